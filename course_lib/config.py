@@ -1,0 +1,168 @@
+"""Two frozen records that the rest of the package is built on: the model's shape, the sampler's knobs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+ACTIVATIONS = ("silu", "relu", "gelu", "gelu_tanh")
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """Llama 3.1's stretch of the RoPE frequencies beyond the length of pre-training.
+
+    Wavelengths longer than `original_max_position_embeddings / low_freq_factor` are slowed by
+    `factor`, those shorter than `.../high_freq_factor` are kept, and those between are blended.
+    Source: Llama 3.1 reference code, `rope_type = "llama3"` in Hugging Face configurations.
+    """
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_position_embeddings: int
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The shape of a decoder-only transformer, in the names of a Hugging Face `config.json`.
+
+    The defaults describe the Llama family. GPT-2 is the same skeleton with `norm="layernorm"`,
+    `positions="learned"`, `gated_mlp=False`, `hidden_act="gelu_tanh"` and biases everywhere.
+
+    Raises:
+        ValueError: a size is not positive, the heads do not divide, or a name is unknown; the
+            message holds the value and what is allowed.
+
+    >>> config = ModelConfig(vocab_size=4096, hidden_size=256, intermediate_size=704,
+    ...                      num_hidden_layers=12, num_attention_heads=8, num_key_value_heads=4)
+    >>> config.head_dim
+    32
+    """
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int | None = None  # None: as many as query heads
+    head_dim: int | None = None  # None: hidden_size / num_attention_heads
+    max_position_embeddings: int = 1024
+    rms_norm_eps: float = 1e-5
+    rope_theta: float = 10_000.0
+    rope_scaling: RopeScaling | None = None
+    tie_word_embeddings: bool = True
+    hidden_act: str = "silu"
+    norm: str = "rmsnorm"
+    positions: str = "rope"
+    gated_mlp: bool = True
+    attention_bias: bool = False  # q, k and v
+    attention_out_bias: bool = False  # o
+    mlp_bias: bool = False
+    qk_norm: bool = False
+    sliding_window: int | None = None  # keys a query may see, itself included
+    initializer_range: float = 0.02
+
+    def __post_init__(self) -> None:
+        if self.num_key_value_heads is None:
+            object.__setattr__(self, "num_key_value_heads", self.num_attention_heads)
+        for name in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+                     "num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "a positive integer")
+        if self.head_dim is None:
+            require(self.hidden_size % self.num_attention_heads == 0, "num_attention_heads",
+                    self.num_attention_heads, f"a divisor of hidden_size = {self.hidden_size}")
+            object.__setattr__(self, "head_dim", self.hidden_size // self.num_attention_heads)
+        require(self.num_attention_heads % self.num_key_value_heads == 0, "num_key_value_heads",
+                self.num_key_value_heads,
+                f"a divisor of num_attention_heads = {self.num_attention_heads}")
+        if self.positions == "rope":
+            require(self.head_dim % 2 == 0, "head_dim", self.head_dim, "even, RoPE turns pairs")
+        require(self.hidden_act in ACTIVATIONS, "hidden_act", self.hidden_act, f"one of {ACTIVATIONS}")
+        for name, allowed in (("norm", ("rmsnorm", "layernorm")), ("positions", ("rope", "learned"))):
+            require(getattr(self, name) in allowed, name, getattr(self, name), f"one of {allowed}")
+        if self.sliding_window is not None:
+            require(self.sliding_window > 0, "sliding_window", self.sliding_window, "None or positive")
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How to choose the next token and when to stop, in vLLM's names.
+
+    Args:
+        temperature: divides the logits, >= 0; exactly 0 means argmax.
+        top_k: keep the k most likely tokens, >= 0; 0 keeps all.
+        top_p: keep the smallest set whose probability reaches p, in (0, 1].
+        min_p: keep tokens at least this fraction as likely as the likeliest, in [0, 1].
+        repetition_penalty: > 0; above 1 lowers tokens already in the prompt or the output.
+        presence_penalty: in [-2, 2]; subtracted once from the logit of a token already generated.
+        frequency_penalty: in [-2, 2]; subtracted once per time the token was generated.
+        max_tokens: new tokens at most, >= 1.
+        stop: a string, or several, that end the text; they are not part of it.
+        stop_token_ids: ids that end the text, besides the model's own end-of-sequence ids.
+        ignore_eos: go on after an end-of-sequence id (for measurements).
+        seed: of this request's own generator; None draws one.
+        logprobs: None, or how many top log-probabilities to record for each new token, >= 0.
+
+    Raises:
+        ValueError: a value is outside its range; the message holds both.
+
+    >>> SamplingParams(temperature=-1)
+    Traceback (most recent call last):
+    ...
+    ValueError: temperature = -1 is not allowed: must be a finite number >= 0
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    max_tokens: int = 64
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    seed: int | None = None
+    logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
+        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        t, r = self.temperature, self.repetition_penalty
+        require(math.isfinite(t) and t >= 0, "temperature", t, "a finite number >= 0")
+        require(is_int(self.top_k) and self.top_k >= 0, "top_k", self.top_k, "an integer >= 0 (0: off)")
+        require(0 < self.top_p <= 1, "top_p", self.top_p, "in (0, 1]")
+        require(0 <= self.min_p <= 1, "min_p", self.min_p, "in [0, 1]")
+        require(math.isfinite(r) and r > 0, "repetition_penalty", r, "a finite number > 0")
+        for name in ("presence_penalty", "frequency_penalty"):
+            require(-2 <= getattr(self, name) <= 2, name, getattr(self, name), "in [-2, 2]")
+        require(is_int(self.max_tokens) and self.max_tokens >= 1, "max_tokens", self.max_tokens,
+                "an integer >= 1")
+        require(all(self.stop), "stop", self.stop, "made of non-empty strings")
+        require(self.logprobs is None or (is_int(self.logprobs) and self.logprobs >= 0), "logprobs",
+                self.logprobs, "None or an integer >= 0")
+
+    def __repr__(self) -> str:
+        """Only what differs from the defaults, so that the line can be copied and read."""
+        changed = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self)
+                   if getattr(self, f.name) != f.default]
+        return f"SamplingParams({', '.join(changed)})"
+
+
+def is_int(value: Any) -> bool:
+    """True for an integer that is not a bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def require(ok: bool, name: str, value: Any, allowed: str) -> None:
+    """Raise the package's one kind of range error unless `ok`."""
+    if not ok:
+        raise ValueError(f"{name} = {value!r} is not allowed: must be {allowed}")
+
+
+def to_dict(config: ModelConfig | SamplingParams) -> dict[str, Any]:
+    """The record as plain JSON-able data."""
+    return asdict(config)

@@ -1,0 +1,134 @@
+"""`python -m course_lib doctor`: is this installation whole, and if not, what to do about it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import time
+from collections.abc import Iterator, Sequence
+from hashlib import file_digest
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+import tiktoken
+import torch
+
+from course_lib.checkpoint import load
+from course_lib.config import SamplingParams
+from course_lib.device import device
+from course_lib.generate import stream
+
+DISTRIBUTION = "course-lib"
+MODELS = Path(__file__).with_name("models")
+SHIPPED = ("pocket", "pocket-draft")
+INSTALL = "run: python -m pip install -c constraints.txt -e ."
+RESTORE = "run: git checkout course_lib/models, or rebuild the weights with: python -m course_lib train"
+
+
+class Check(NamedTuple):
+    """What was looked at, what was found, and what to do; an empty `advice` means that all is well."""
+
+    name: str
+    found: str
+    advice: str = ""
+
+
+def check_packages() -> Check:
+    """Versions of Python and of every package that the library needs."""
+    try:
+        names = [re.match(r"[\w.-]+", line)[0] for line in metadata.requires(DISTRIBUTION)
+                 if "extra ==" not in line]
+        versions = [f"{name} {metadata.version(name)}" for name in (DISTRIBUTION, *sorted(names))]
+    except metadata.PackageNotFoundError as error:
+        return Check("packages", f"{error.name} is not installed", INSTALL)
+    return Check("packages", ", ".join([f"Python {platform.python_version()}", *versions]))
+
+
+def check_device() -> Check:
+    """Where the models will run, and with how many threads."""
+    try:
+        chosen = device()
+    except (ValueError, RuntimeError) as error:
+        return Check("device", str(error), "set COURSE_DEVICE to cpu, or unset it")
+    name = torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else platform.machine()
+    return Check("device", f"{chosen} ({name}), {torch.get_num_threads()} threads on {os.cpu_count()} cores")
+
+
+def check_weights(folder: Path) -> Check:
+    """Compare the files of a checkpoint with its SHA256SUMS."""
+    name = f"weights of {folder.name}"
+    sums = folder / "SHA256SUMS"
+    if not sums.is_file():
+        return Check(name, f"{folder.name}/SHA256SUMS is missing", RESTORE)
+    listed = [line.split(maxsplit=1) for line in sums.read_text().splitlines()]
+    if "model.safetensors" not in [file for _, file in listed]:
+        return Check(name, "SHA256SUMS does not list model.safetensors", RESTORE)
+    missing = [file for _, file in listed if not (folder / file).is_file()]
+    changed = [file for digest, file in listed if file not in missing and sha256(folder / file) != digest]
+    if missing or changed:
+        faults = [f"{file} is missing" for file in missing] + [f"{file} has changed" for file in changed]
+        return Check(name, ", ".join(faults), RESTORE)
+    return Check(name, f"{len(listed)} files as shipped")
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def check_tiktoken() -> Check:
+    """The shipped vocabulary, found by tiktoken under its name."""
+    try:
+        encoding = tiktoken.get_encoding("pocket")
+    except (ValueError, OSError) as error:
+        return Check("tiktoken", " ".join(str(error).split())[:100], INSTALL)
+    return Check("tiktoken", f'get_encoding("pocket") has {encoding.n_vocab:,} tokens')
+
+
+def check_generation(seconds: float = 2.0) -> Check:
+    """Generate for so long and count the tokens."""
+    question = [{"role": "user", "content": "What is gravity?"}]
+    try:
+        deltas = stream(load("pocket"), question,
+                        SamplingParams(temperature=0, max_tokens=900, ignore_eos=True))
+        start, text = time.perf_counter(), ""
+        for delta in deltas:
+            text += delta
+            if time.perf_counter() - start > seconds:
+                break
+        rate = len(deltas.steps) / (time.perf_counter() - start)
+    except (OSError, ValueError, RuntimeError) as error:
+        return Check("generation", f"{type(error).__name__}: {error}", INSTALL)
+    return Check("generation", f"{rate:.0f} tokens/s: {text.split('.')[0].strip()[:80]} ...")
+
+
+def checks(models: Path = MODELS) -> Iterator[Check]:
+    """All checks in order; what rests on broken weights is not tried."""
+    yield check_packages()
+    yield check_device()
+    weights = [check_weights(models / name) for name in SHIPPED]
+    yield from weights
+    if not any(check.advice for check in weights):
+        yield check_tiktoken()
+        yield check_generation()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print one line per check, and one more with what to do where something is wrong.
+
+    Returns:
+        0 if all is well, else 1.
+    """
+    argparse.ArgumentParser(prog="python -m course_lib doctor", description=main.__doc__).parse_args(argv)
+    broken = 0
+    for check in checks():
+        print(f"{'BROKEN' if check.advice else 'ok':<7}{check.name}: {check.found}", flush=True)
+        if check.advice:
+            print(f"       what to do: {check.advice}", flush=True)
+            broken += 1
+    print(f"{broken} broken" if broken else "everything works")
+    return int(broken > 0)

@@ -1,0 +1,205 @@
+"""From a prompt to text: prefill, then one token at a time, with a record of every step.
+
+The model and the tokenizer are arguments: anything that maps ids to logits and ids to text will do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from course_lib.config import ModelConfig, SamplingParams
+from course_lib.detokenize import DecodeStream
+from course_lib.kv_cache import StaticCache
+from course_lib.sampling import logprobs_of, request_generator, sample, top_candidates
+
+Prompt = str | Sequence[Mapping[str, Any]] | Sequence[int]
+
+
+class LanguageModel(Protocol):
+    """What generation needs; `course_lib.checkpoint.load` returns one."""
+
+    model: Any
+    tokenizer: Any
+    config: ModelConfig
+    eos_token_ids: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pass of the model and the token that came of it.
+
+    Attributes:
+        token_id: the chosen token.
+        logprob: its natural log-probability under the model, before any filter.
+        top: the likeliest (id, logprob) of that distribution, `params.logprobs` of them.
+        seconds: from handing ids to the model to knowing the token.
+        positions: ids that went through the model: the whole prompt in prefill, 1 in decode.
+    """
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+    seconds: float
+    positions: int
+
+
+@dataclass(frozen=True)
+class CompletionOutput:
+    """A finished text, in vLLM's names.
+
+    `finish_reason` is "stop" (an end token or a stop string), "length" (max_tokens or the context is
+    used up), or None while the text is not finished. `token_ids` holds the end token, `text` does not.
+    """
+
+    index: int
+    text: str
+    token_ids: tuple[int, ...]
+    cumulative_logprob: float
+    logprobs: tuple[tuple[tuple[int, float], ...], ...] | None
+    finish_reason: str | None
+
+
+def encode_prompt(tokenizer: Any, prompt: Prompt) -> list[int]:
+    """A string as raw text, messages through the chat template, ids as they are.
+
+    Raises:
+        ValueError: nothing is left to condition on.
+    """
+    if isinstance(prompt, str):
+        ids = tokenizer.encode(prompt)
+    elif prompt and isinstance(prompt[0], Mapping):
+        ids = tokenizer.apply_chat_template(prompt, add_generation_prompt=True)
+    else:
+        ids = list(prompt)
+    if not ids:
+        raise ValueError(f"prompt = {prompt!r} is not allowed: must hold at least one token")
+    return ids
+
+
+@torch.inference_mode()
+def next_logits(model: Any, ids: Sequence[int], kv_cache: StaticCache) -> Tensor:
+    """Logits (1, V) of the token after `ids`, which extend the cache."""
+    device = kv_cache.keys.device
+    return model(torch.tensor([ids], device=device), kv_cache=kv_cache, logits_to_keep=1)[:, -1]
+
+
+def decode_steps(lm: LanguageModel, prompt_ids: Sequence[int], params: SamplingParams) -> Iterator[Step]:
+    """Run the loop until an end token, `max_tokens` or the end of the context.
+
+    Raises:
+        ValueError: the prompt leaves no room in the context, or holds an id outside the vocabulary.
+    """
+    config, weight = lm.config, next(lm.model.parameters())
+    room = config.max_position_embeddings - len(prompt_ids)
+    if room < 1:
+        raise ValueError(f"a prompt of {len(prompt_ids)} tokens leaves no room: "
+                         f"max_position_embeddings = {config.max_position_embeddings}")
+    if not 0 <= min(prompt_ids) <= max(prompt_ids) < config.vocab_size:
+        raise ValueError(f"prompt ids in [{min(prompt_ids)}, {max(prompt_ids)}] are not allowed: "
+                         f"must be in [0, {config.vocab_size})")
+    max_tokens = min(params.max_tokens, room)
+    kv_cache = StaticCache(config, len(prompt_ids) + max_tokens, dtype=weight.dtype, device=weight.device)
+    generator, output_ids = request_generator(params.seed), []
+    end_ids = set(params.stop_token_ids) | (set() if params.ignore_eos else lm.eos_token_ids)
+    ids = prompt_ids
+    for _ in range(max_tokens):
+        started = time.perf_counter()
+        logits = next_logits(lm.model, ids, kv_cache)
+        token_id = sample(logits, params, generator, prompt_ids=[prompt_ids], output_ids=[output_ids]).item()
+        seconds = time.perf_counter() - started
+        yield record(logits, token_id, params.logprobs, seconds, len(ids))
+        if token_id in end_ids:
+            return
+        output_ids.append(token_id)
+        ids = [token_id]
+
+
+def record(logits: Tensor, token_id: int, n: int | None, seconds: float, positions: int) -> Step:
+    """What happened at one step; the model's own distribution, not the filtered one."""
+    logprobs = logprobs_of(logits)
+    top = ()
+    if n:
+        values, candidates = top_candidates(logits, n)
+        top = tuple(zip(candidates[0].tolist(), values[0].tolist()))
+    return Step(token_id, logprobs[0, token_id].item(), top, seconds, positions)
+
+
+@dataclass
+class Stream:
+    """Text as it comes: iterate for the pieces; `steps` and `output` tell what has happened so far.
+
+    Leaving the loop early, or interrupting it, leaves the model as it was: the cache belongs to the
+    request.
+    """
+
+    lm: LanguageModel
+    prompt_ids: list[int]
+    params: SamplingParams
+    steps: list[Step] = field(default_factory=list)
+    finish_reason: str | None = None
+
+    def __post_init__(self) -> None:
+        self._decoder = DecodeStream(self.lm.tokenizer, stop=self.params.stop)
+        self._deltas = self._run()
+
+    def __iter__(self) -> Iterator[str]:
+        return self._deltas
+
+    def __next__(self) -> str:
+        return next(self._deltas)
+
+    def _run(self) -> Iterator[str]:
+        for step in decode_steps(self.lm, self.prompt_ids, self.params):
+            self.steps.append(step)
+            if delta := self._decoder.push(step.token_id):
+                yield delta
+            if self._decoder.stopped is not None:
+                self.finish_reason = "stop"
+                return
+        self.finish_reason = "stop" if self._ended() else "length"
+        if delta := self._decoder.flush():
+            yield delta
+
+    def _ended(self) -> bool:
+        """Whether the last token is one that ends a text."""
+        last = self.steps[-1].token_id
+        eos = not self.params.ignore_eos and last in self.lm.eos_token_ids
+        return eos or last in self.params.stop_token_ids
+
+    @property
+    def output(self) -> CompletionOutput:
+        """The completion as far as it has come."""
+        return CompletionOutput(
+            index=0, text=self._decoder.text, token_ids=tuple(step.token_id for step in self.steps),
+            cumulative_logprob=sum(step.logprob for step in self.steps),
+            logprobs=None if self.params.logprobs is None else tuple(step.top for step in self.steps),
+            finish_reason=self.finish_reason)
+
+
+def stream(lm: LanguageModel, prompt: Prompt, params: SamplingParams | None = None) -> Stream:
+    """Generate from `prompt`, a piece of text at a time.
+
+    Args:
+        lm: as `load()` returns it.
+        prompt: raw text, chat messages, or token ids.
+        params: how to sample and when to stop; the defaults of `SamplingParams` if None.
+
+    Returns:
+        A `Stream`; its pieces joined are its `output.text`. No piece ends inside a character or holds
+        part of a stop string.
+    """
+    return Stream(lm, encode_prompt(lm.tokenizer, prompt), params or SamplingParams())
+
+
+def generate(lm: LanguageModel, prompt: Prompt, params: SamplingParams | None = None) -> CompletionOutput:
+    """Generate from `prompt` to the end; the arguments are those of `stream`."""
+    running = stream(lm, prompt, params)
+    for _ in running:
+        pass
+    return running.output
