@@ -31,13 +31,14 @@ test-notebooks: $(INSTALLED)  ## the notebooks alone
 	$(PYTEST) $(NBVAL) $(ARGS) tests/test_notebooks.py notebooks
 
 test-browser: $(INSTALLED)  ## the notebooks in a real JupyterLab and Chromium
-	$(PYTEST) -m browser $(ARGS) tests
+	$(PYTEST) $(ARGS) tests/browser
 
 bench: $(INSTALLED)  ## measure this machine
 	$(PY) -m course_lib bench $(ARGS)
 
 train: $(INSTALLED)  ## rebuild the shipped weights from the corpus generator
 	$(PY) -m course_lib train $(ARGS)
+	$(PY) -m course_lib evaluate --card
 
 notebooks: $(INSTALLED)  ## execute the notebooks afresh and write them back without noise
 	$(PY) tests/tools/notebooks.py $(ARGS) $(NOTEBOOKS)

@@ -1,3 +1,22 @@
-"""How a language model generates text, in small readable modules with a small model inside."""
+"""How a language model generates text, in small readable modules with a small model inside.
+
+>>> from course_lib import load, stream, SamplingParams
+>>> lm = load()
+>>> text = "".join(stream(lm, "What is gravity?", SamplingParams(temperature=0.8, seed=0)))
+"""
+
+from course_lib.checkpoint import LanguageModel, load, save
+from course_lib.config import ModelConfig, SamplingParams
+from course_lib.detokenize import DecodeStream
+from course_lib.device import device
+from course_lib.generate import CompletionOutput, Step, generate, stream
+from course_lib.kv_cache import DynamicCache, StaticCache
+from course_lib.model import CausalLM
+from course_lib.sampling import sample
+from course_lib.tokenizer import Tokenizer
 
 __version__ = "0.1.0"
+
+__all__ = ["load", "stream", "generate", "SamplingParams", "LanguageModel", "CompletionOutput", "Step",
+           "ModelConfig", "CausalLM", "Tokenizer", "DecodeStream", "DynamicCache", "StaticCache", "sample",
+           "save", "device"]

@@ -61,7 +61,7 @@ class DecodeStream:
             return ""
         try:
             data = self.tokenizer.decode_single_token_bytes(token_id)
-        except KeyError:
+        except (KeyError, OverflowError):
             raise ValueError(f"token_id = {token_id!r} is not allowed: must be in the vocabulary") from None
         return self.release(self.decoder.decode(data))
 

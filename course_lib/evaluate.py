@@ -2,11 +2,13 @@
 
     python -m course_lib evaluate             # every question
     python -m course_lib evaluate --sample 20 # so many of each kind
+    python -m course_lib evaluate --card      # and write the result into the model card
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,10 +17,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from course_lib.checkpoint import LanguageModel, load
+from course_lib.checkpoint import MODELS, LanguageModel, load
 from course_lib.config import SamplingParams
 from course_lib.corpus import TOOLS, Writer, capitals, encyclopedia
-from course_lib.generate import encode_prompt, generate
+from course_lib.generate import generate
 
 SEED = 2
 # What the course needs of `pocket` to teach with it: shares of right answers.
@@ -159,23 +161,88 @@ def report(scores: dict[str, Score]) -> str:
     return "\n".join(lines)
 
 
+def samples(lm: LanguageModel, prompt: str = "What is gravity?") -> str:
+    """The showpiece question, at temperature 0 and at 0.8, as a Markdown list."""
+    settings = [SamplingParams(temperature=0), *(SamplingParams(temperature=0.8, seed=n) for n in range(3))]
+    return "\n".join(f"- `{params!r}`: {generate(lm, prompt, params).text.strip()}" for params in settings)
+
+
+CARD = """\
+# pocket
+
+A language model small enough to look into: {parameters:,} parameters, {layers} layers of width {width}, {heads}
+query heads over {kv_heads} key/value heads, a context of {context:,} tokens, a vocabulary of {vocabulary:,}. It is an
+ordinary checkpoint of the Llama architecture with a ChatML template and loads in `transformers` as it is.
+`pocket-draft` ({draft_parameters:,} parameters) has the same tokenizer and guesses for it.
+
+It was trained from scratch on text that `course_lib.corpus` writes from a seed: short stories, an encyclopedia of
+{entries} things, the capitals of {countries} countries, everyday sentences, and conversations in which arithmetic goes
+through a calculator and unknown words through a dictionary. It knows that and nothing else; asked for
+anything beyond, it makes something up or declines. It is for teaching, not for use.
+
+## What it knows
+
+Greedy answers to questions in wordings, operands, words and sentences that training never showed
+(`python -m course_lib evaluate` prints this again):
+
+{table}
+
+Right means: an encyclopedia answer holds the entry's key words, a capital is named, a tool call is exact to the
+character, the pronoun is resolved in a full sentence. Draft acceptance is the mean of sum(min(p, q)) at
+temperature 0.8.
+
+*What is gravity?*
+
+{samples}
+
+## How it was made
+
+| | pocket | pocket-draft |
+|---|---|---|
+{training}
+
+`make train` rebuilds the tokenizer and both models, then this card; an interrupted run resumes. The corpus is the
+same everywhere, byte for byte. The weights are not: floating-point sums depend on the machine.
+`training_log.jsonl` holds the loss curve.
+"""
+
+
+def card(lm: LanguageModel, draft: LanguageModel, scores: dict[str, Score]) -> str:
+    """The model card, every number read from the models, their training logs and this evaluation."""
+    facts = [json.loads((MODELS / name / "training.json").read_text()) for name in ("pocket", "pocket-draft")]
+    rows = {"command": "`{command}`", "seed": "{config[seed]}", "steps": "{last[step]:,}",
+            "tokens read": "{last[tokens]:,}", "wall time": "{last[seconds]:,.0f} s",
+            "last validation loss": "{last[val_loss]:.3f}", "machine": "{machine}"}
+    training = "\n".join(f"| {name} | " + " | ".join(form.format(**fact) for fact in facts) + " |"
+                         for name, form in rows.items())
+    c = lm.config
+    return CARD.format(
+        parameters=parameters(lm), draft_parameters=parameters(draft), layers=c.num_hidden_layers,
+        width=c.hidden_size, heads=c.num_attention_heads, kv_heads=c.num_key_value_heads,
+        context=c.max_position_embeddings, vocabulary=c.vocab_size, entries=len(encyclopedia()),
+        countries=len(capitals()), table=report(scores), samples=samples(lm), training=training)
+
+
+def parameters(lm: LanguageModel) -> int:
+    """Weights, a tied head counted once."""
+    return sum(parameter.numel() for parameter in lm.model.parameters())
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table and the wrong answers; exit code 1 if a share is too low."""
     parser = argparse.ArgumentParser(prog="python -m course_lib evaluate", description=__doc__.split("\n")[0])
     parser.add_argument("--model", default="pocket", help="name or folder (default: pocket)")
     parser.add_argument("--draft", default="pocket-draft", help="name or folder (default: pocket-draft)")
     parser.add_argument("--sample", type=int, default=300, help="questions of each kind (default: 300)")
+    parser.add_argument("--card", action="store_true", help="write the result into pocket's README.md")
     args = parser.parse_args(argv)
-    lm = load(args.model)
+    lm, draft = load(args.model), load(args.draft)
     scores = evaluate(lm, sample=args.sample)
-    scores["draft acceptance"] = draft_acceptance(lm, load(args.draft), sample=min(args.sample, 60))
-    print(report(scores))
+    scores["draft acceptance"] = draft_acceptance(lm, draft, sample=min(args.sample, 60))
     for kind, result in scores.items():
         for question, answer in result.wrong:
             print(f"{kind}: {question!r} -> {answer!r}", file=sys.stderr)
-    print("What is gravity? (temperature 0)  ", generate(lm, encode_prompt(lm.tokenizer, "What is gravity?"),
-                                                        SamplingParams(temperature=0)).text.strip())
-    for seed in range(3):
-        params = SamplingParams(temperature=0.8, seed=seed)
-        print(f"What is gravity? (0.8, seed {seed})  ", generate(lm, "What is gravity?", params).text.strip())
+    print(f"{report(scores)}\n\n{samples(lm)}")
+    if args.card:
+        (MODELS / "pocket" / "README.md").write_text(card(lm, draft, scores), encoding="utf-8")
     return 0 if all(scores[kind].share >= needed for kind, needed in THRESHOLDS.items()) else 1

@@ -32,7 +32,7 @@ from course_lib.checks import exercises_of, find, notebooks
 from course_lib.checks.compare import CheckFailed, show, without_addresses
 
 OURS = "the rest of the notebook uses course_lib's version."
-LINE_LIMIT = 500_000  # lines in one call; a right answer on a check's small input runs some hundreds
+LINE_LIMIT = 200_000  # lines in one call; a right answer on a check's small input runs some hundreds
 FRAMES_SHOWN = 6
 LIBRARIES = tuple({os.path.join(path, "") for path in (
     str(Path(__file__).parent), *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))})
@@ -161,7 +161,8 @@ class Attempt:
 def line_limit(file: str | None) -> Iterator[None]:
     """Raise `EndlessLoop` when code of `file` runs more than `LINE_LIMIT` lines; gives way to a debugger.
 
-    Lines are counted and not seconds, so the result does not depend on the machine.
+    Lines are counted and not seconds, so the result does not depend on the machine. What runs no line,
+    a call that waits or an empty `while True: pass`, is for the reader to interrupt.
     """
     left = LINE_LIMIT
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -47,6 +47,28 @@ class Step:
     top: tuple[tuple[int, float], ...]
     seconds: float
     positions: int
+
+
+class Latency(NamedTuple):
+    """What a reader of the stream feels: time to first token, time between tokens, tokens per second."""
+
+    ttft_s: float
+    itl_s: float
+    tokens_per_s: float
+
+
+def latency(steps: Sequence[Step]) -> Latency:
+    """The three numbers of a finished generation.
+
+    `ttft_s` is the time of the first step, prefill. `itl_s` is the mean time of the steps after it, 0.0
+    if there is none. `tokens_per_s` counts every new token over the time of all steps.
+
+    Args:
+        steps: at least one, as `Stream.steps` holds them.
+    """
+    seconds = [step.seconds for step in steps]
+    later = seconds[1:]
+    return Latency(seconds[0], sum(later) / len(later) if later else 0.0, len(seconds) / sum(seconds))
 
 
 @dataclass(frozen=True)

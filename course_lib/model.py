@@ -88,13 +88,17 @@ class CausalLM(nn.Module):
         self.embed_tokens = nn.Embedding(V, D)
         if config.positions == "learned":
             self.embed_positions = nn.Embedding(config.max_position_embeddings, D)
-        else:
-            for name, table in zip(("rope_cos", "rope_sin"), rope_tables(config)):
-                self.register_buffer(name, table, persistent=False)
         self.layers = nn.ModuleList(DecoderLayer(config, i) for i in range(config.num_hidden_layers))
         self.norm = make_norm(D, config)
         self.lm_head = nn.Linear(D, V, bias=False)
-        if config.tie_word_embeddings:
+        self.derive_state()
+
+    def derive_state(self, device: torch.device | None = None) -> None:
+        """Set what follows from the rest: the RoPE tables, in float32, and the head that is the embedding."""
+        if self.config.positions == "rope":
+            for name, table in zip(("rope_cos", "rope_sin"), rope_tables(self.config)):
+                self.register_buffer(name, table.to(device=device), persistent=False)
+        if self.config.tie_word_embeddings:
             self.lm_head.weight = self.embed_tokens.weight
 
     def forward(self, input_ids: Tensor, *, kv_cache: KVCache | None = None,

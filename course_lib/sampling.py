@@ -73,7 +73,7 @@ def apply_top_p(logits: Tensor, p: Setting) -> Tensor:
     [[False, True, True]]
     """
     x = widen(logits)
-    B, V = x.shape
+    V = x.shape[1]
     ps = settings("top_p", p, x, lambda p: 0 < p <= 1, "in (0, 1]")
     if all(p == 1 for p in ps):
         return x.clone()
@@ -136,11 +136,11 @@ def penalise(row: Tensor, prompt: Sequence[int], output: Sequence[int],
     """Apply the three penalties to one row (V,), in place; finite logits stay finite."""
     times = Counter(output)
     seen = torch.tensor(sorted(times.keys() | set(prompt)), dtype=torch.long, device=row.device)
-    counts = torch.tensor([times[i] for i in seen.tolist()], dtype=row.dtype, device=row.device)
-    old, limits = row[seen], torch.finfo(row.dtype)
+    old, limits = precise(row[seen]), torch.finfo(row.dtype)
+    counts = torch.tensor([times[i] for i in seen.tolist()]).to(old)
     new = torch.where(old < 0, old * repetition, old / repetition).clamp(limits.min, limits.max)
     new = (new - frequency * counts - presence * (counts > 0)).clamp(limits.min, limits.max)
-    row[seen] = torch.where(old.isinf(), old, new)
+    row[seen] = torch.where(old.isinf(), old, new).to(row)
 
 
 def filter_logits(logits: Tensor, params: SamplingParams | Sequence[SamplingParams],

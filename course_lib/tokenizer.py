@@ -138,7 +138,7 @@ def encode_piece(piece: bytes, mergeable_ranks: Mapping[bytes, int]) -> list[int
     parts = [piece[i : i + 1] for i in range(len(piece))]
     while len(parts) > 1:
         unions = [left + right for left, right in zip(parts, parts[1:])]
-        best = min(range(len(unions)), key=lambda i: mergeable_ranks.get(unions[i], len(mergeable_ranks)))
+        best = min(range(len(unions)), key=lambda i: mergeable_ranks.get(unions[i], float("inf")))
         if unions[best] not in mergeable_ranks:
             break
         parts[best : best + 2] = [unions[best]]

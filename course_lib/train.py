@@ -1,26 +1,33 @@
 """The training that made the shipped weights: corpus to tokenizer to `pocket` and `pocket-draft`.
 
     python -m course_lib train            # everything, resuming what was interrupted
+    python -m course_lib evaluate --card  # then write what the model knows into its card
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
+import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from course_lib.chat_template import POCKET_CHAT_TEMPLATE
+from course_lib.checkpoint import MODELS, LanguageModel, save
 from course_lib.config import ModelConfig, require
 from course_lib.corpus import END_OF_TEXT, documents
+from course_lib.device import device as choose_device
 from course_lib.model import CausalLM
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe
 
@@ -64,6 +71,18 @@ class TrainConfig:
     def __post_init__(self) -> None:
         require(self.steps >= 1, "steps", self.steps, ">= 1")
         require(0 <= self.decay_fraction <= 1, "decay_fraction", self.decay_fraction, "in [0, 1]")
+
+
+class Recipe(NamedTuple):
+    """The shape of a shipped model and how it was trained."""
+
+    model: ModelConfig
+    config: TrainConfig
+
+
+CORPUS_TOKENS = 20_000_000
+RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=6500)),
+           "pocket-draft": Recipe(POCKET_DRAFT, TrainConfig(steps=3000, peak_lr=3e-3))}
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:
@@ -112,7 +131,8 @@ def train_tokenizer(*, characters: int = 4_000_000) -> Tokenizer:
             break
     ranks = train_bpe(sample, VOCAB_SIZE - len(SPECIAL_TOKENS))
     specials = {tag: len(ranks) + i for i, tag in enumerate(SPECIAL_TOKENS)}
-    return Tokenizer("pocket", POCKET_PATTERN, ranks, specials)
+    return Tokenizer("pocket", POCKET_PATTERN, ranks, specials, chat_template=POCKET_CHAT_TEMPLATE,
+                     eos_token="<|im_end|>")
 
 
 def encode_corpus(tokenizer: Tokenizer, tokens: int, seed: int) -> np.ndarray:
@@ -140,46 +160,56 @@ def train(model: CausalLM, batches: Batches, config: TrainConfig, *, validation:
     """Train `model` in place, on its device, in bfloat16 autocast with float32 weights.
 
     Args:
-        resume: a file that holds model, optimizer and step. It is written every ten logs, and read
-            first if it exists, so an interrupted run goes on where it was.
+        resume: a file that holds model, optimizer and progress. It is written every ten logs and at the
+            end, and read first if it exists, so an interrupted run goes on where it was.
         on_log: called with step, tokens, loss (mean since the last log), lr, seconds and, with
-            `validation`, val_loss.
+            `validation`, val_loss; tokens and seconds are those of the whole run.
         compiled: run the model through torch.compile.
     """
-    device = model.embed_tokens.weight.device
-    optimizer, first = make_optimizer(model, config), 0
+    optimizer, forward = make_optimizer(model, config), model
+    first, tokens, seconds = 0, 0, 0.0
     if resume is not None and resume.exists():
-        state = torch.load(resume, map_location=device, weights_only=True)
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        first = state["step"]
-    forward = torch.compile(model, dynamic=False) if compiled else model
-    started, losses, tokens = time.perf_counter(), [], 0
+        first, tokens, seconds = load_resume(resume, model, optimizer)
+    if compiled:
+        forward = torch.compile(model, dynamic=False)
+    started, losses = time.perf_counter() - seconds, []
     for step in range(first, config.steps):
-        long = config.long_every and step % config.long_every == config.long_every - 1
-        length = config.long_length if long else config.length
-        sequences = max(1, config.sequences * config.length // length)
-        ids = batches(step, sequences, length).to(device)
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, config)
-        with torch.autocast(device.type, torch.bfloat16):
-            logits = forward(ids[:, :-1])
-        loss = next_token_loss(logits, ids)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.detach())
-        tokens += sequences * length
-        if (step + 1) % log_every == 0 or step + 1 == config.steps:
-            record = {"step": step + 1, "tokens": tokens, "loss": torch.stack(losses).mean().item(),
-                      "lr": learning_rate(step, config), "seconds": time.perf_counter() - started}
-            if validation is not None:
-                record["val_loss"] = validation_loss(model, validation, config)
-            on_log(record)
-            losses = []
-            if resume is not None and ((step + 1) % (10 * log_every) == 0 or step + 1 == config.steps):
-                save_resume(resume, model, optimizer, step + 1)
+        ids = batches(step, *window(step, config)).to(model.embed_tokens.weight.device)
+        losses.append(train_step(forward, optimizer, ids, learning_rate(step, config), config.clip))
+        tokens += ids.shape[0] * (ids.shape[1] - 1)
+        done = step + 1
+        if done % log_every and done < config.steps:
+            continue
+        entry = {"step": done, "tokens": tokens, "loss": torch.stack(losses).mean().item(),
+                 "lr": learning_rate(step, config), "seconds": time.perf_counter() - started}
+        if validation is not None:
+            entry["val_loss"] = validation_loss(model, validation, config)
+        on_log(entry)
+        losses = []
+        if resume is not None and (done % (10 * log_every) == 0 or done == config.steps):
+            save_resume(resume, model, optimizer, done, tokens, entry["seconds"])
+
+
+def window(step: int, config: TrainConfig) -> tuple[int, int]:
+    """How many sequences of which length this step reads."""
+    if config.long_every and step % config.long_every == config.long_every - 1:
+        return max(1, config.sequences * config.length // config.long_length), config.long_length
+    return config.sequences, config.length
+
+
+def train_step(model: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer, ids: Tensor, lr: float,
+               clip: float) -> Tensor:
+    """One step on ids (B, T + 1): forward, backward, clip, update. Returns the loss before it."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    with torch.autocast(ids.device.type, torch.bfloat16):
+        logits = model(ids[:, :-1])
+    loss = next_token_loss(logits, ids)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()
 
 
 @torch.inference_mode()
@@ -189,8 +219,86 @@ def validation_loss(model: CausalLM, batches: Batches, config: TrainConfig) -> f
     return next_token_loss(model(ids[:, :-1]), ids).item()
 
 
-def save_resume(path: Path, model: CausalLM, optimizer: torch.optim.Optimizer, step: int) -> None:
+def save_resume(path: Path, model: CausalLM, optimizer: torch.optim.Optimizer, step: int, tokens: int,
+                seconds: float) -> None:
     """Write the state of a run; an interruption leaves the file of before."""
     partial = path.with_suffix(".partial")
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, partial)
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step,
+                "tokens": tokens, "seconds": seconds}, partial)
     os.replace(partial, path)
+
+
+def load_resume(path: Path, model: CausalLM, optimizer: torch.optim.Optimizer) -> tuple[int, int, float]:
+    """Put the state of a run back; return its steps, tokens and seconds so far."""
+    state = torch.load(path, map_location=model.embed_tokens.weight.device, weights_only=True)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return state["step"], state["tokens"], state["seconds"]
+
+
+def corpus_batches(tokenizer: Tokenizer, work: Path, tokens: int) -> tuple[Batches, Batches]:
+    """Training and validation batches; the encoded corpus is kept in `work` for the next run."""
+    end, path = tokenizer.special_tokens[END_OF_TEXT], work / f"corpus-{tokens}.npy"
+    if not path.exists():
+        np.save(path, encode_corpus(tokenizer, tokens, TRAIN_SEED))
+    validation = encode_corpus(tokenizer, 60_000, VALIDATION_SEED)
+    return Batches(np.load(path, mmap_mode="r"), end, seed=0), Batches(validation, end, seed=0)
+
+
+def make_model(name: str, tokenizer: Tokenizer, batches: tuple[Batches, Batches], config: TrainConfig,
+               work: Path, folder: Path, *, device: torch.device, compiled: bool) -> None:
+    """Train one of the shipped models and save it as a checkpoint with its log and checksums."""
+    shape = RECIPES[name].model
+    model = CausalLM(shape)
+    model.init_weights(torch.Generator().manual_seed(config.seed))
+    log = work / f"{name}.jsonl"
+
+    def on_log(entry: dict) -> None:
+        with log.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+        print(f"{name} step {entry['step']}/{config.steps}  loss {entry['loss']:.3f}  "
+              f"val {entry['val_loss']:.3f}  {entry['seconds']:.0f} s", flush=True)
+
+    train(model.to(device), batches[0], config, validation=batches[1], resume=work / f"{name}.pt",
+          on_log=on_log, compiled=compiled)
+    ends = frozenset(tokenizer.special_tokens[tag] for tag in (END_OF_TEXT, "<|im_end|>"))
+    save(LanguageModel(model, tokenizer, shape, ends, name), folder, dtype=torch.bfloat16)
+    (folder / "training_log.jsonl").write_bytes(log.read_bytes())
+    facts = {"config": asdict(config), "last": json.loads(log.read_text().splitlines()[-1]),
+             "machine": machine(device), "command": "python -m course_lib train"}
+    (folder / "training.json").write_text(json.dumps(facts, indent=2) + "\n")
+    write_checksums(folder)
+
+
+def machine(device: torch.device) -> str:
+    """Where a run took place, in words."""
+    chip = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    return f"{chip}, {torch.get_num_threads()} threads, PyTorch {torch.__version__.partition('+')[0]}"
+
+
+def write_checksums(folder: Path) -> None:
+    """Write SHA256SUMS of the files that make the checkpoint."""
+    names = sorted(path.name for path in folder.iterdir() if path.suffix in (".json", ".safetensors")
+                   and path.name != "training.json")
+    lines = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
+    (folder / "SHA256SUMS").write_text("".join(lines))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Rebuild the tokenizer and both models."""
+    parser = argparse.ArgumentParser(prog="python -m course_lib train", description=__doc__.split("\n")[0])
+    parser.add_argument("--models", type=Path, default=MODELS, help="where the checkpoints go")
+    parser.add_argument("--work", type=Path, default=Path("build/train"), help="corpus, logs, resume files")
+    parser.add_argument("--only", choices=RECIPES, help="one model instead of both")
+    parser.add_argument("--steps", type=int, help="optimizer steps instead of the recipe's")
+    parser.add_argument("--no-compile", action="store_true", help="run without torch.compile")
+    args = parser.parse_args(argv)
+    args.work.mkdir(parents=True, exist_ok=True)
+    tokenizer = train_tokenizer()
+    for name in [args.only] if args.only else RECIPES:
+        config = RECIPES[name].config
+        config = replace(config, steps=args.steps or config.steps)
+        batches = corpus_batches(tokenizer, args.work, CORPUS_TOKENS)
+        make_model(name, tokenizer, batches, config, args.work, args.models / name,
+                   device=choose_device(), compiled=not args.no_compile)
+    return 0

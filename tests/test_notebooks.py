@@ -9,7 +9,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 sys.path.insert(0, str(Path(__file__).parent / "tools"))
-import notebooks as tool  # noqa: E402
+import notebooks as tool
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
@@ -106,10 +106,13 @@ def test_execution_is_repeatable_and_joins_streams(tmp_path, capsys):
     assert b"1025" in path.read_bytes(), "--check must not write"
 
 
+VERSIONED = {"name": "python", "version": "3.11.7"}
+
+
 def test_normalize_strips_widget_views_that_have_a_picture():
     data = {tool.WIDGET_VIEW: {"model_id": "f00"}, "text/plain": "Slider()", "image/png": "iVBORw0KGgo="}
     cell = new_code_cell("s", outputs=[new_output("display_data", data)], metadata={"execution": {}})
-    notebook = new_notebook(cells=[cell], metadata={"widgets": {}, "language_info": {"name": "python", "version": "3.11"}})
+    notebook = new_notebook(cells=[cell], metadata={"widgets": {}, "language_info": VERSIONED})
     tool.normalize(notebook)
     assert set(notebook.cells[0].outputs[0].data) == {"text/plain", "image/png"}
     assert notebook.cells[0].metadata == {} and notebook.metadata == tool.METADATA

@@ -47,12 +47,15 @@ FILTERS = {
 }
 weights = st.lists(st.integers(1, 50), min_size=1, max_size=30)
 small = st.integers(-3, 3).map(float)  # few values: many ties
-wild = st.one_of(small, st.floats(-1e38, 1e38, width=32), st.just(-INF))
+wild = st.one_of(small, st.floats(-(2.0**126), 2.0**126, width=32), st.just(-INF))
+rows_of_8 = st.lists(wild, min_size=8, max_size=8).filter(lambda row: max(row) > -INF)
+ids_below_8 = st.lists(st.integers(0, 7), max_size=5)
 any_params = st.builds(
     SamplingParams,
     temperature=st.one_of(st.sampled_from([0.0, 1.0, 1e-320, 1e-40, 1e-5, 0.5, 1e300]), st.floats(0.1, 3)),
     top_k=st.sampled_from([0, 1, 2, 3, 7, 8, 100]), top_p=st.sampled_from([1e-8, 0.3, 0.5, 0.9, 1.0]),
-    min_p=st.sampled_from([0.0, 0.05, 0.5, 1.0]), repetition_penalty=st.sampled_from([1e-300, 0.5, 1.0, 1.3, 1e300]),
+    min_p=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
+    repetition_penalty=st.sampled_from([1e-300, 0.5, 1.0, 1.3, 1e300]),
     presence_penalty=st.sampled_from([-2.0, 0.0, 0.7]), frequency_penalty=st.sampled_from([0.0, 0.1, 2.0]))
 
 
@@ -69,6 +72,10 @@ def kept(logits):
 
 def by_likelihood(ws):
     return sorted(range(len(ws)), key=lambda i: (-ws[i], i))
+
+
+def by_likelihood_set(ws, n):
+    return sorted(by_likelihood(ws)[:n])
 
 
 def smallest_set(ws, p):
@@ -97,10 +104,6 @@ def test_top_p_counts_an_exact_hit_as_reached(ws, data):
     temperature = data.draw(st.sampled_from([1, 2]))
     logits = apply_temperature(logs(ws) * temperature, temperature)
     assert kept(apply_top_p(logits, float(p))) == by_likelihood_set(ws, n)
-
-
-def by_likelihood_set(ws, n):
-    return sorted(by_likelihood(ws)[:n])
 
 
 @pytest.mark.parametrize(("ws", "p", "ids"), [
@@ -141,8 +144,8 @@ def test_top_k_keeps_exactly_k_lowest_ids_first(row, k):
     assert kept(apply_top_k(torch.tensor([row]), k)) == by_likelihood_set(row, k)
 
 
-@pytest.mark.parametrize(("k", "ids"), [(3, [1, 2, 4]), (1, [4]), (0, [0, 1, 2, 3, 4]), (4, [1, 2, 3, 4]),
-                                        (5, [0, 1, 2, 3, 4]), (6, [0, 1, 2, 3, 4]), (10**30, [0, 1, 2, 3, 4])])
+@pytest.mark.parametrize(("k", "ids"), [(3, [1, 2, 4]), (1, [4]), (4, [1, 2, 3, 4])] + [
+    (k, [0, 1, 2, 3, 4]) for k in (0, 5, 6, 10**30)])
 def test_top_k_cases(k, ids):
     assert kept(apply_top_k(torch.tensor([[1.0, 2.0, 2.0, 2.0, 3.0]]), k)) == ids
 
@@ -172,7 +175,8 @@ def test_temperature_divides(dtype, row, temperature):
 def test_naive_exponentials_would_overflow():
     assert logprobs_of(torch.tensor([[1000.0, 0.0]])).tolist() == [[0.0, -1000.0]]
     assert apply_temperature(torch.tensor([[1000.0, 0.0]]), 1e-40).softmax(-1).tolist() == [[1.0, 0.0]]
-    assert sample(torch.tensor([[0.0, 3e38]]), SamplingParams(temperature=1e-30), request_generator(0)).item() == 1
+    tiny = SamplingParams(temperature=1e-30)
+    assert sample(torch.tensor([[0.0, 3e38]]), tiny, request_generator(0)).item() == 1
 
 
 # Penalties
@@ -188,12 +192,13 @@ def test_penalties_by_hand():
         [2.0, -2.0, 1.5, -2.5, 2.0, 0.0]]
     assert apply_penalties(logits, prompt, output, frequency_penalty=0.5).tolist() == [
         [2.0, -2.0, 1.5, -3.5, 2.0, 0.0]]
-    every = apply_penalties(logits, prompt, output, repetition_penalty=2.0, presence_penalty=0.5, frequency_penalty=0.25)
+    every = apply_penalties(logits, prompt, output, repetition_penalty=2.0, presence_penalty=0.5,
+                            frequency_penalty=0.25)
     assert every.tolist() == [[1.0, -4.0, 0.25, -5.25, 2.0, 0.0]]
 
 
-@given(st.lists(st.floats(-50, 50, width=32), min_size=2, max_size=8), st.floats(1, 10), st.floats(0, 2), st.floats(0, 2),
-       st.integers(0, 3))
+@given(st.lists(st.floats(-50, 50, width=32), min_size=2, max_size=8), st.floats(1, 10), st.floats(0, 2),
+       st.floats(0, 2), st.integers(0, 3))
 def test_a_penalised_probability_never_rises(row, repetition, presence, frequency, times):
     logits = torch.tensor([row], dtype=torch.float64)
     after = apply_penalties(logits, [[0]], [[0] * times], repetition_penalty=repetition,
@@ -205,8 +210,8 @@ def test_a_penalised_probability_never_rises(row, repetition, presence, frequenc
 def test_penalties_act_on_greedy_rows_and_come_before_temperature():
     logits = torch.tensor([[2.0, 1.5]])
     params = SamplingParams(temperature=0, repetition_penalty=2.0)
-    assert sample(logits, params).item() == 0 if not params.repetition_penalty else True
     assert sample(logits, params, prompt_ids=[[0]], output_ids=[[]]).item() == 1
+    assert sample(logits, params, prompt_ids=[[]], output_ids=[[]]).item() == 0
     half = filter_logits(logits, SamplingParams(temperature=0.5, presence_penalty=1.0), [[]], [[0]])
     assert (half[0, 0] - half[0, 1]).item() == (2.0 - 1.0 - 1.5) / 0.5
 
@@ -216,7 +221,9 @@ def test_penalties_act_on_greedy_rows_and_come_before_temperature():
 
 def test_order_temperature_comes_before_top_p():
     """[3, 2, 1] with p = 0.8: after T = 0.5 the first token alone has 0.867; before, it has 0.665."""
-    assert kept(filter_logits(torch.tensor([[3.0, 2.0, 1.0]]), SamplingParams(temperature=0.5, top_p=0.8))) == [0]
+    logits = torch.tensor([[3.0, 2.0, 1.0]])
+    assert kept(filter_logits(logits, SamplingParams(temperature=0.5, top_p=0.8))) == [0]
+    assert kept(filter_logits(logits, SamplingParams(top_p=0.8))) == [0, 1]
 
 
 def test_order_top_k_comes_before_top_p():
@@ -226,13 +233,11 @@ def test_order_top_k_comes_before_top_p():
 
 
 def processors(p):
-    """The chain of `transformers`, each processor there only if its setting is not the neutral one."""
+    """The chain of `transformers`; its top-k has no neutral setting."""
     return LogitsProcessorList(
-        [RepetitionPenaltyLogitsProcessor(p.repetition_penalty)] * (p.repetition_penalty != 1)
-        + [TemperatureLogitsWarper(p.temperature)] * (p.temperature != 1)
-        + [TopKLogitsWarper(p.top_k)] * (p.top_k > 0)
-        + [TopPLogitsWarper(p.top_p)] * (p.top_p < 1)
-        + [MinPLogitsWarper(p.min_p)] * (p.min_p > 0))
+        [RepetitionPenaltyLogitsProcessor(p.repetition_penalty), TemperatureLogitsWarper(p.temperature)]
+        + ([TopKLogitsWarper(p.top_k)] if p.top_k else [])
+        + [TopPLogitsWarper(p.top_p), MinPLogitsWarper(p.min_p)])
 
 
 @given(st.integers(0, 2**32), st.builds(
@@ -256,7 +261,7 @@ def test_distribution_equals_that_of_the_transformers_processors(seed, params):
 def test_order_is_that_of_transformers_generate(settings):
     """`generate` reports the logits before and after its own chain, in the order that it chose."""
     config = LlamaConfig(vocab_size=61, hidden_size=16, intermediate_size=24, num_hidden_layers=1,
-                         num_attention_heads=2, num_key_value_heads=1, initializer_range=2.0,
+                         num_attention_heads=2, num_key_value_heads=1, initializer_range=0.4,
                          bos_token_id=None, eos_token_id=None, pad_token_id=0)
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -269,7 +274,7 @@ def test_order_is_that_of_transformers_generate(settings):
         got = filter_logits(logits, SamplingParams(**settings), prompt, output)
         assert torch.equal(got.isfinite(), scores.isfinite())
         assert (got.softmax(-1) - scores.softmax(-1)).abs().max() <= 1e-6
-        assert 1 < got.isfinite().sum() < 61 or settings["top_k"] == 0, "the settings do something"
+        assert 1 < got.isfinite().sum() < 61, "the settings do something, and not everything"
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
@@ -285,8 +290,8 @@ def test_filters_work_in_float32_or_wider_and_leave_their_input_alone(name, dtyp
 
 
 @pytest.mark.parametrize("params", [
-    SamplingParams(), SamplingParams(temperature=0), SamplingParams(temperature=0.5, top_k=2, top_p=0.9, min_p=0.1),
-    SamplingParams(repetition_penalty=1.2)], ids=repr)
+    SamplingParams(), SamplingParams(temperature=0), SamplingParams(repetition_penalty=1.2),
+    SamplingParams(temperature=0.5, top_k=2, top_p=0.9, min_p=0.1)], ids=repr)
 def test_the_chain_and_the_sampler_leave_their_input_alone(params):
     logits = torch.tensor([[2.0, 1.0, 0.5, 1.0, -INF]])
     before = logits.clone()
@@ -306,13 +311,9 @@ def test_what_survives_top_k_top_p_and_min_p_keeps_its_logit(name):
         assert torch.equal(got[got.isfinite()], logits[got.isfinite()])
 
 
-@given(st.lists(wild, min_size=8, max_size=8), any_params, st.lists(st.integers(0, 7), max_size=5),
-       st.lists(st.integers(0, 7), max_size=5))
+@given(rows_of_8, any_params, ids_below_8, ids_below_8)
 def test_a_token_always_survives_and_nothing_is_nan(row, params, prompt, output):
     logits = torch.tensor([row])
-    if not logits.isfinite().any():
-        row[3] = 0.0
-        logits = torch.tensor([row])
     probs = filter_logits(logits, params, [prompt], [output]).softmax(-1)
     assert probs.isfinite().all() and abs(probs.sum().item() - 1) < 1e-5
     assert (probs[logits == -INF] == 0).all(), "what the caller removed stays removed"
@@ -336,19 +337,16 @@ def test_a_row_of_nothing_stays_a_row_of_nothing():
 # Batches
 
 
-@given(st.lists(st.tuples(st.lists(wild, min_size=8, max_size=8).filter(lambda row: max(row) > -INF), any_params,
-                          st.lists(st.integers(0, 7), max_size=4), st.lists(st.integers(0, 7), max_size=4)),
-                min_size=3, max_size=3))
+@given(st.lists(st.tuples(rows_of_8, any_params, ids_below_8, ids_below_8), min_size=3, max_size=3))
 def test_three_rows_are_three_single_rows(rows):
     logits = torch.tensor([row for row, _, _, _ in rows])
     params, prompts, outputs = ([row[i] for row in rows] for i in (1, 2, 3))
     together = filter_logits(logits, params, prompts, outputs)
     drawn = sample(logits, params, generators(7, 8, 9), prompt_ids=prompts, output_ids=outputs)
     for i, seed in enumerate((7, 8, 9)):
-        alone = logits[i : i + 1], params[i]
-        assert torch.equal(filter_logits(*alone, prompts[i : i + 1], outputs[i : i + 1]), together[i : i + 1])
-        token = sample(*alone, request_generator(seed), prompt_ids=prompts[i : i + 1], output_ids=outputs[i : i + 1])
-        assert token.tolist() == [drawn[i]]
+        row, ids = logits[i : i + 1], {"prompt_ids": [prompts[i]], "output_ids": [outputs[i]]}
+        assert torch.equal(filter_logits(row, params[i], **ids), together[i : i + 1])
+        assert sample(row, params[i], request_generator(seed), **ids).tolist() == [drawn[i]]
 
 
 def test_a_mixed_batch_with_removed_tokens_and_tiny_temperatures_is_finite():
@@ -436,11 +434,10 @@ WEIGHTS = [9, 1, 6, 3, 12, 4, 2, 5]
 PARAMS = SamplingParams(temperature=0.5, top_p=0.9)
 
 
-def exact_probabilities(ws, temperature_inverse, p):
-    """The weights to an integer power, cut by top-p, as fractions: {id: probability}."""
-    powers = [w**temperature_inverse for w in ws]
-    ids = smallest_set(powers, p)
-    return {i: Fraction(powers[i], sum(powers[j] for j in ids)) for i in ids}
+def exact_probabilities(ws, power, p, power_before=0):
+    """Temperature 1 / power and then top-p, in fractions: {id: probability}."""
+    ids = smallest_set([w ** (power_before or power) for w in ws], p)
+    return {i: Fraction(ws[i] ** power, sum(ws[j] ** power for j in ids)) for i in ids}
 
 
 def binomial_pmf(n, p):
@@ -475,13 +472,13 @@ def rejects(observed, limits):
     return [c for c, (low, high) in limits.items() if not low <= observed.get(c, 0) <= high]
 
 
-def counted(items):
+def counts_of(items):
     return {item: items.count(item) for item in set(items)}
 
 
 TRUTH = exact_probabilities(WEIGHTS, 2, Fraction(9, 10))
 WRONG = {
-    "top-p before temperature": {i: Fraction(WEIGHTS[i] ** 2, 291 + 16 + 9 - 5) for i in ()},
+    "top-p before temperature": exact_probabilities(WEIGHTS, 2, Fraction(9, 10), power_before=1),
     "no temperature": exact_probabilities(WEIGHTS, 1, Fraction(9, 10)),
     "no top-p": exact_probabilities(WEIGHTS, 2, 1),
     "one token too few": exact_probabilities(WEIGHTS, 2, Fraction(8, 10)),
@@ -493,4 +490,125 @@ WRONG = {
 def test_the_draws_of_one_generator_follow_the_exact_distribution():
     generator = request_generator(2024)
     drawn = sample(logs(WEIGHTS).expand(N, -1), PARAMS, [generator] * N).tolist()
-    assert not rejects(counted(drawn), accepted(TRUTH, range(8), N))
+    assert not rejects(counts_of(drawn), accepted(TRUTH, range(8), N))
+
+
+def test_first_draws_of_many_seeds_follow_the_exact_distribution():
+    drawn = sample(logs(WEIGHTS).expand(N, -1), PARAMS, generators(*range(N))).tolist()
+    assert not rejects(counts_of(drawn), accepted(TRUTH, range(8), N))
+
+
+def test_neighbouring_draws_of_one_generator_are_independent():
+    generator = request_generator(7)
+    drawn = sample(logs(WEIGHTS).expand(2 * N, -1), PARAMS, [generator] * 2 * N).tolist()
+    pairs = list(zip(drawn[::2], drawn[1::2], strict=True))
+    truth = {(a, b): TRUTH[a] * TRUTH[b] for a, b in product(TRUTH, TRUTH)}
+    assert not rejects(counts_of(pairs), accepted(truth, [*truth], N))
+    limits = accepted({(i, i): p for i, p in TRUTH.items()}, [(i, i) for i in TRUTH], N)
+    assert rejects({(i, i): N // 4 for i in TRUTH}, limits), "the same number twice would show"
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_power_of_the_test_against_wrong_samplers(name):
+    """The surest cell alone rejects the wrong sampler with a probability of at least 0.9999."""
+    power = 0.0
+    for cell, (low, high) in accepted(TRUTH, range(8), N).items():
+        pmf = binomial_pmf(N, WRONG[name].get(cell, 0))
+        power = max(power, math.fsum(pmf[:low]) + math.fsum(pmf[high + 1 :]))
+    assert power >= 0.9999
+
+
+def test_how_far_off_a_probability_must_be():
+    """A cell of 0.25 accepts 0.25 +- 0.017 at this N and false-alarm rate; 0.28 it rejects almost surely."""
+    low, high = accepted_counts(N, Fraction(1, 4), FALSE_ALARM / 16)
+    assert 0.016 < 0.25 - low / N < 0.018 and 0.016 < high / N - 0.25 < 0.018
+    assert math.fsum(binomial_pmf(N, 0.28)[: high + 1]) < 1e-3
+    pmf = binomial_pmf(N, 0.25)
+    assert abs(math.fsum(pmf) - 1) < 1e-9
+    assert math.fsum(pmf[:low]) <= FALSE_ALARM / 16 < math.fsum(pmf[: low + 1])
+    assert math.fsum(pmf[high + 1 :]) <= FALSE_ALARM / 16 < math.fsum(pmf[high:])
+
+
+# What is recorded beside the token
+
+
+@given(st.lists(small, min_size=1, max_size=12), st.integers(1, 15))
+def test_top_candidates_likeliest_first_lowest_id_among_equals(row, n):
+    logits = torch.tensor([row, row[::-1]])
+    values, ids = top_candidates(logits, n)
+    assert ids[0].tolist() == by_likelihood(row)[:n] and ids[1].tolist() == by_likelihood(row[::-1])[:n]
+    total = math.log(math.fsum(map(math.exp, row)))
+    assert values[0].tolist() == pytest.approx([row[i] - total for i in by_likelihood(row)[:n]], abs=1e-5)
+    assert all(a >= b for a, b in pairwise(values[1].tolist()))
+
+
+def test_top_candidates_where_most_tokens_were_removed():
+    values, ids = top_candidates(torch.tensor([[-INF, 0.0, -INF, 0.0]]), 3)
+    assert ids.tolist() == [[1, 3, 0]]
+    assert values[0, 2] == -INF and values[0, :2].tolist() == pytest.approx([math.log(0.5)] * 2)
+
+
+def test_logprobs_of_half_precision_are_computed_in_float32():
+    logits = torch.randn(2, 500, generator=request_generator(3)).mul(5).bfloat16()
+    assert logprobs_of(logits).dtype == torch.float32
+    assert (logprobs_of(logits).double().exp().sum(-1) - 1).abs().max() < 1e-5
+
+
+# Cost and mistakes
+
+
+@pytest.mark.parametrize("temperature", [0, 0.8, 1])
+def test_plain_settings_never_sort_the_vocabulary(temperature, monkeypatch):
+    def fail(*args, **kwargs):
+        raise AssertionError("sorted")
+
+    for name in ("sort", "topk", "argsort", "logsumexp"):
+        monkeypatch.setattr(torch.Tensor, name, fail)
+    logits, params = torch.zeros(2, 4096), SamplingParams(temperature=temperature)
+    assert sample(logits, params, generators(0, 1)).shape == (2,)
+    if temperature == 0:
+        monkeypatch.setattr(torch.Tensor, "softmax", fail)
+        assert sample(logits, params).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda x: apply_temperature(x, -0.1), r"temperature = -0\.1 .* finite and >= 0"),
+    (lambda x: apply_temperature(x, [1.0, INF]), "temperature = inf"),
+    (lambda x: apply_temperature(x, math.nan), "temperature = nan"),
+    (lambda x: apply_temperature(x, [1.0, 1.0, 1.0]), r"len\(temperature\) = 3 .* 1 or 2"),
+    (lambda x: apply_top_k(x, -1), "top_k = -1 .* integer >= 0"),
+    (lambda x: apply_top_k(x, 2.5), r"top_k = 2\.5"),
+    (lambda x: apply_top_k(x, True), "top_k = True"),
+    (lambda x: apply_top_p(x, 0), r"top_p = 0 .* in \(0, 1\]"),
+    (lambda x: apply_top_p(x, [0.5, 1.1]), r"top_p = 1\.1"),
+    (lambda x: apply_top_p(x, math.nan), "top_p = nan"),
+    (lambda x: apply_min_p(x, -0.1), r"min_p = -0\.1 .* in \[0, 1\]"),
+    (lambda x: apply_min_p(x, 1.1), r"min_p = 1\.1"),
+    (lambda x: apply_top_k(x[0], 1), r"logits\.shape = \(4,\) .* \(B, V\)"),
+    (lambda x: apply_penalties(x, [[], []], [[], []], repetition_penalty=0), "repetition_penalty = 0"),
+    (lambda x: apply_penalties(x, [[]], [[], []]), "prompt_ids = .* 2 lists"),
+    (lambda x: apply_penalties(x, [[], []], [0, 1]), r"output_ids = \[0, 1\] .* 2 lists"),
+    (lambda x: apply_penalties(x, [[4], []], [[], []]), r"prompt_ids = \[4\] .* in \[0, 4\)"),
+    (lambda x: apply_penalties(x, [[], []], [[], [-1]]), r"output_ids = \[-1\] .* in \[0, 4\)"),
+    (lambda x: filter_logits(x, SamplingParams(presence_penalty=1)), "where a penalty is set"),
+    (lambda x: sample(x, SamplingParams(temperature=0, repetition_penalty=2)), "where a penalty is set"),
+    (lambda x: filter_logits(x, [SamplingParams()] * 3), r"len\(params\) = 3 .* 1 or 2"),
+    (lambda x: filter_logits(x, 0.8), r"params = 0\.8 .* SamplingParams"),
+    (lambda x: sample(x, SamplingParams()), "generator = None .* temperature > 0"),
+    (lambda x: sample(x, SamplingParams(), request_generator(0)), r"len\(generators\) = 1 .* 2, one"),
+    (lambda x: sample(x, SamplingParams(), generators(1, 2, 3)), r"len\(generators\) = 3"),
+    (lambda x: sample(x * math.nan, SamplingParams(), generators(1, 2)), r"each row = \[nan, nan\]"),
+    (lambda x: sample(x - INF, SamplingParams(temperature=0)), r"largest logit of each row = \[-inf, -inf\]"),
+    (lambda x: sample(x + INF, SamplingParams(), generators(1, 2)), r"\[inf, inf\] .* finite"),
+    (lambda x: top_candidates(x, 0), "n = 0 .* integer >= 1"),
+])
+def test_mistakes_are_refused_with_the_value_and_what_is_allowed(call, message):
+    with pytest.raises(ValueError, match=f"(?s){message}.*"):
+        call(torch.tensor([[1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]]))
+
+
+def test_one_missing_number_in_a_row_is_noticed_whatever_the_settings():
+    logits = torch.tensor([[5.0, 1.0, math.nan, 0.0]])
+    for setting in ({}, {"temperature": 0}, {"top_k": 1}, {"min_p": 0.5}):
+        with pytest.raises(ValueError, match="nan"):
+            sample(logits, SamplingParams(**setting), request_generator(0))

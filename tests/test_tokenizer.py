@@ -26,7 +26,8 @@ WHOLE = r"(?s).+"  # one piece: nothing but the merges decides
 # Unicode without surrogates, and text made of what breaks tokenizers.
 NASTY = ["aaaab", "aaaaaaa", "the then there", "  leading", "trailing  ", "a  b   c", "\t\ttabs\tin\t",
          "line\n\nline\r\n \n x", "it's we'll I'VE don’t 'quoted'", "1234567890 3.14 007", "½ Ⅷ ٣٤٥",
-         "日本語のテキスト", "한국어 문장", "עברית وعربي", "é e\u0301 ﬁ ß İ", "👩‍👩‍👧‍👦 🇧🇷 👍🏽", "\u200b\ufeff\x00\x7f",
+         "日本語のテキスト", "한국어 문장", "עברית وعربي", "é e\u0301 ﬁ ß İ",
+         "👩‍👩‍👧‍👦 🇧🇷 👍🏽", "\u200b\ufeff\x00\x7f",
          "\ufffd", "<|im_start|>user\n<|im_end|>", "<tool_call>{\"a\": 1}</tool_call>", "x_y-z...!?", ""]
 texts = st.one_of(st.text(), st.text(alphabet="ab c\n\t'1é👍"), st.lists(st.sampled_from(NASTY)).map("".join))
 
@@ -194,8 +195,19 @@ def test_text_of_special_tokens_is_data(tokenizer):
     assert specials & set(asked) == {tokenizer.special_tokens["<|im_end|>"]}
     everything = tokenizer.encode(forged, allowed_special="all")
     assert len(specials & set(everything)) == 2 and tokenizer.decode(everything) == forged
-    with pytest.raises(ValueError, match="im_end"):
+    with pytest.raises(ValueError, match=r"<\|im_(start|end)\|>"):
         tokenizer.encode(forged, disallowed_special="all")
+    assert tokenizer.encode("plain", disallowed_special="all") == tokenizer.encode("plain")
+
+
+@given(parts=st.lists(st.one_of(st.sampled_from([*SPECIALS, " ", "<|", "im_end|>"]), st.text(max_size=5))))
+def test_allowed_special_tokens_equal_tiktoken(tokenizer, parts):
+    text = "".join(parts)
+    expected = tokenizer.encoding.encode(text, allowed_special="all")
+    assert tokenizer.encode(text, allowed_special="all") == expected
+    some = {"<|im_end|>"}
+    expected = tokenizer.encoding.encode(text, allowed_special=some, disallowed_special=())
+    assert tokenizer.encode(text, allowed_special=some) == expected
 
 
 def test_one_digit_per_token(corpus):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from numbers import Integral, Real
@@ -56,8 +57,8 @@ def expect_close(got: Any, expected: torch.Tensor | Real, likely: str, *, rtol: 
     else:
         number = got.item() if isinstance(got, torch.Tensor) and got.numel() == 1 else got
         if isinstance(number, Real) and not isinstance(number, bool):
-            close = abs(float(number) - float(expected)) <= atol + rtol * abs(float(expected))
-            difference = None if close or number == expected else f"{where} {versus(number, float(expected))}"
+            close = math.isclose(number, expected, rel_tol=rtol, abs_tol=atol)
+            difference = None if close else f"{where} {versus(number, expected)}"
         else:
             difference = f"{where} is {kind(got)}, expected a number"
     if difference:

@@ -35,13 +35,14 @@ def small_tokenizer() -> Tokenizer:
 
 
 def check_count_pairs(attempt: Callable) -> None:
-    expect_equal(attempt([1, 2, 3, 1, 2]), {(1, 2): 2, (2, 3): 1, (3, 1): 1},
-                 "the key is the tuple (left, right) of two neighbours; the value counts every occurrence")
     expect_equal(attempt([4, 5, 6]), {(4, 5): 1, (5, 6): 1},
-                 "one pair too many or too few: n ids have n - 1 neighbours, the last id included, and "
-                 "the last id is no neighbour of the first; every call starts from no counts at all")
+                 "the keys are tuples (left, right) of neighbours: n ids have n - 1 of them, the last id "
+                 "included, and the last id is no neighbour of the first")
+    expect_equal(attempt([4, 6]), {(4, 6): 1}, "every call starts from no counts at all")
     expect_equal(attempt([8, 7, 8]), {(8, 7): 1, (7, 8): 1},
                  "the order within a pair matters: (7, 8) is not (8, 7)")
+    expect_equal(attempt([1, 2, 3, 1, 2]), {(1, 2): 2, (2, 3): 1, (3, 1): 1},
+                 "the value counts every occurrence")
     expect_equal(attempt([5, 5, 5]), {(5, 5): 2},
                  "counting is by overlapping neighbours: the middle 5 is in two pairs")
     expect_equal(attempt([1, 23, 12, 3]), {(1, 23): 1, (23, 12): 1, (12, 3): 1},
@@ -125,7 +126,7 @@ def check_encode_chat_turn(attempt: Callable) -> None:
     for token in CONTROL:
         expect_turn("user", f"ab {token} ef", f"{token} inside content is data, as every special token is")
     expect_turn("user", "bc ", "spaces at the ends of content belong to it")
-    expect_turn("user", " bc", "role, newline and content are one stretch of text, encoded in one call: a "
+    expect_turn("user", "  bc", "role, newline and content are one stretch of text, encoded in one call: a "
                                "newline and the space after it can be one token")
 
 

@@ -22,7 +22,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "no_network"))
-import no_network  # noqa: E402
+import no_network
 
 METADATA = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
             "language_info": {"name": "python"}}
@@ -192,7 +192,8 @@ def execute_command(path: Path, check: bool) -> bool:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; 0 if every notebook is as it should be."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="execute, compare, write nothing")
     parser.add_argument("--lint", action="store_true", help="report on the files as they are")
     parser.add_argument("notebooks", nargs="+", type=Path)

@@ -1,0 +1,270 @@
+"""The figures of the course: labelled axes, direct labels instead of legends, one palette, a caption beneath.
+
+Everything here makes a matplotlib `Figure` and touches no global state of pyplot, so a notebook decides
+when it is shown, and two runs give the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from base64 import b64encode
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import torch
+from IPython.display import Markdown, display, publish_display_data
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
+from matplotlib.patches import Rectangle
+
+from course_lib.config import require
+
+# Okabe and Ito 2008: eight colours that people with any common colour blindness tell apart.
+OKABE_ITO = {"blue": "#0072B2", "vermilion": "#D55E00", "green": "#009E73", "orange": "#E69F00",
+             "purple": "#CC79A7", "sky": "#56B4E9", "black": "#000000", "yellow": "#F0E442"}
+CYCLE = tuple(OKABE_ITO.values())
+MARKERS = "osD^vPXp"
+INK, FAINT = "#222222", "#767676"  # text, and what may step back; both readable on white
+WIDTH, HEIGHT, DPI = 7.0, 3.5, 110  # inches, and 770 pixels across
+STYLE = {"font.family": "DejaVu Sans", "font.size": 10, "axes.labelsize": 10, "xtick.labelsize": 9,
+         "ytick.labelsize": 9, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT,
+         "xtick.color": FAINT, "ytick.color": FAINT, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
+         "axes.spines.top": False, "axes.spines.right": False, "hatch.linewidth": 0.6,
+         "figure.facecolor": "white", "savefig.facecolor": "white"}
+
+
+def show(figure: Figure, *, caption: str, alt: str) -> None:
+    """Display a figure, and beneath it the caption as Markdown.
+
+    Args:
+        caption: one or two sentences that state the finding with its number.
+        alt: what is to be seen, for a reader who cannot: it becomes the picture's `alt` in the saved
+            notebook (nbconvert and the sites built on it show that one) and its plain-text form.
+    """
+    require(bool(caption.strip()), "caption", caption, "a sentence")
+    require(bool(alt.strip()), "alt", alt, "a description of the picture")
+    publish_display_data(*picture(figure, alt))
+    display(Markdown(f"*Figure: {caption}*"))
+
+
+def picture(figure: Figure, alt: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """A figure as a Jupyter MIME bundle and its metadata: the PNG, and `alt` as text and as alt text."""
+    data = {"image/png": b64encode(png(figure)).decode(), "text/plain": alt}
+    return data, {"image/png": {"alt": alt}}
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as a PNG file, the same bytes whenever the same figure is drawn."""
+    file = io.BytesIO()
+    with mpl.rc_context(STYLE):
+        figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None})
+    return file.getvalue()
+
+
+def blank(xlabel: str, ylabel: str, *, height: float = HEIGHT) -> tuple[Figure, Axes]:
+    """A figure of notebook width, `height` inches high, with one pair of labelled axes to draw on."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)  # inches
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        axes.set_xlabel(drawable(xlabel), parse_math=False)
+        axes.set_ylabel(drawable(ylabel), parse_math=False)
+    return figure, axes
+
+
+def bars(labels: Sequence[str], values: Sequence[float], *, xlabel: str, ylabel: str,
+         highlight: Collection[str] = (), reference: Sequence[float] | None = None,
+         value_format: str = "{:.3g}") -> Figure:
+    """Horizontal bars, the first at the top, with the values written at their ends.
+
+    Args:
+        labels: as many as values; they may repeat.
+        highlight: labels whose bars are vermilion and whose label is bold.
+        reference: a second value for each bar, drawn as an outline around it: "before" to its "after".
+        value_format: applied to each value.
+    """
+    xs = numbers("values", values, len(labels))
+    outlines = xs if reference is None else numbers("reference", reference, len(labels))
+    require(set(highlight) <= set(labels), "highlight", sorted(highlight), "among the labels")
+    figure, axes = blank(xlabel, ylabel, height=max(1.6, 0.8 + 0.28 * len(xs)))
+    with mpl.rc_context(STYLE):
+        colors = [OKABE_ITO["vermilion" if label in highlight else "blue"] for label in labels]
+        axes.barh(range(len(xs)), xs, height=0.42 if reference is not None else 0.7, color=colors)
+        if reference is not None:
+            axes.barh(range(len(xs)), outlines, height=0.75, fill=False, edgecolor=FAINT, linewidth=1)
+        axes.set_yticks(range(len(xs)), map(drawable, labels), parse_math=False)
+        for tick, label in zip(axes.get_yticklabels(), labels):
+            tick.set_fontweight("bold" if label in highlight else "normal")
+        for y, (x, outline) in enumerate(zip(xs, outlines)):
+            end = min(x, outline, 0) if x < 0 else max(x, outline)
+            axes.annotate(value_format.format(x), (end, y), (-4 if x < 0 else 4, 0),
+                          textcoords="offset points", ha="right" if x < 0 else "left", va="center", fontsize=9)
+        axes.invert_yaxis()
+        axes.margins(x=0.12, y=0.02)
+        axes.set_xlim(left=None if min(*xs, *outlines) < 0 else 0)
+        axes.tick_params(axis="y", length=0)
+        if min(xs) < 0:
+            axes.axvline(0, color=FAINT, linewidth=0.8)
+    return figure
+
+
+def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, xlabel: str, ylabel: str,
+          logx: bool = False, logy: bool = False) -> Figure:
+    """One line for each named (x, y), with its name at its end.
+
+    Colours repeat after eight, so there may be at most eight lines.
+
+    Raises:
+        ValueError: x and y differ in length or hold what is not finite, or a log axis gets a value <= 0.
+    """
+    require(1 <= len(series) <= len(CYCLE), "len(series)", len(series), f"in [1, {len(CYCLE)}]")
+    figure, axes = blank(xlabel, ylabel)
+    ends = {}
+    with mpl.rc_context(STYLE):
+        for i, (name, (x, y)) in enumerate(series.items()):
+            ys = numbers(f"y of {name!r}", y, len(y), positive=logy)
+            xs = numbers(f"x of {name!r}", x, len(ys), positive=logx)
+            axes.plot(xs, ys, color=CYCLE[i], linewidth=2, marker=MARKERS[i] if len(xs) <= 30 else None,
+                      markersize=5)
+            ends[name] = xs[-1], ys[-1], CYCLE[i]
+        axes.set_xscale("log" if logx else "linear")
+        axes.set_yscale("log" if logy else "linear")
+        axes.grid(axis="y", color="#E4E4E4", linewidth=0.8)
+        axes.set_axisbelow(True)
+        label_ends(axes, ends)
+    return figure
+
+
+def label_ends(axes: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None:
+    """Write each name to the right of the axes, as near to the height of its (x, y) as the others allow,
+    with a thin line to that point in its colour."""
+    to_fraction = axes.transScale + axes.transLimits
+    axes.autoscale_view()
+    wanted = {name: to_fraction.transform((x, y))[1] for name, (x, y, _) in ends.items()}
+    order = sorted(wanted, key=wanted.get)
+    heights = spread([wanted[name] for name in order], gap=0.075)
+    for name, height in zip(order, heights):
+        x, y, color = ends[name]
+        arrow = {"arrowstyle": "-", "color": color, "linewidth": 1, "shrinkA": 1, "shrinkB": 3}
+        axes.annotate(drawable(name), (x, y), (1.03, height), textcoords="axes fraction", va="center",
+                      fontsize=10, arrowprops=arrow, annotation_clip=False, parse_math=False)
+
+
+def spread(wanted: Sequence[float], gap: float) -> list[float]:
+    """Ascending positions at least `gap` apart, the nearest to the wanted ones in the sum of squares.
+
+    Neighbours that are too close form a block around the mean of their wishes; blocks that meet join.
+
+    >>> [round(x, 2) for x in spread([0.5, 0.5, 0.9], 0.1)]
+    [0.45, 0.55, 0.9]
+    """
+    blocks: list[tuple[float, int]] = []  # (where the first label of the block wants to be, labels in it)
+    for position in wanted:
+        start, count = position, 1
+        while blocks and blocks[-1][0] + gap * blocks[-1][1] > start:
+            previous, n = blocks.pop()
+            start, count = (previous * n + (start - gap * n) * count) / (n + count), n + count
+        blocks.append((start, count))
+    return [start + gap * i for start, count in blocks for i in range(count)]
+
+
+def heat(matrix: Any, *, row_labels: Sequence[str], column_labels: Sequence[str], xlabel: str, ylabel: str,
+         value_label: str = "", causal: bool = False) -> Figure:
+    """A matrix as shades of blue, with the values written in when there are at most 12 columns.
+
+    Args:
+        matrix: (rows, columns), of numbers or a tensor; NaN leaves a cell blank.
+        value_label: what the shades mean, written at their scale.
+        causal: leave everything above the diagonal blank; it has to be 0.
+    """
+    values = torch.as_tensor(matrix).detach().cpu().double().numpy()
+    require(values.shape == (len(row_labels), len(column_labels)), "matrix.shape", values.shape,
+            f"{(len(row_labels), len(column_labels))}, as there are labels")
+    if causal:
+        require(not np.triu(values, 1).any(), "matrix", "a value above the diagonal", "0 there if causal=True")
+        values = np.where(np.tri(*values.shape, dtype=bool), values, np.nan)
+    figure, axes = blank(xlabel, ylabel, height=min(7.0, max(2.4, 1.2 + 0.36 * len(values))))
+    with mpl.rc_context(STYLE):
+        image = axes.imshow(values, cmap="Blues", vmin=min(0.0, np.nanmin(values)), aspect="auto")
+        turn = 90 if sum(len(label) + 2 for label in column_labels) > 80 else 0
+        axes.set_xticks(range(len(column_labels)), map(drawable, column_labels), rotation=turn, parse_math=False)
+        axes.set_yticks(range(len(row_labels)), map(drawable, row_labels), parse_math=False)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        figure.colorbar(image, ax=axes, label=value_label, pad=0.02).outline.set_visible(False)
+        if len(column_labels) <= 12 and len(row_labels) <= 16:
+            annotate_cells(axes, values, image.norm)
+    return figure
+
+
+def annotate_cells(axes: Axes, values: np.ndarray, norm: Any) -> None:
+    """Write the values into their cells, white on the dark ones."""
+    for (row, column), value in np.ndenumerate(values):
+        if math.isfinite(value):
+            color = "white" if norm(value) > 0.55 else INK
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=9, color=color)
+
+
+def boxes(texts: Sequence[str], notes: Sequence[str], *, line_width: int = 76) -> Figure:
+    """Pieces of a text side by side in boxes, with a note beneath each; they wrap like words.
+
+    Args:
+        texts, notes: as many of one as of the other.
+        line_width: characters in a line, a box counting its longer text and a margin.
+    """
+    require(len(texts) == len(notes), "len(notes)", len(notes), f"{len(texts)}, as there are texts")
+    widths = [max(len(drawable(text)), 0.8 * len(note)) + 1.6 for text, note in zip(texts, notes)]
+    places, x, y = [], 0.0, 0
+    for width in widths:
+        if x and x + width > line_width:
+            x, y = 0.0, y + 1
+        places.append((x, y))
+        x += width + 0.5
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, 0.15 + 0.62 * (y + 1)), dpi=DPI)
+        FigureCanvasAgg(figure)
+        axes = figure.add_axes((0.01, 0, 0.98, 1), xlim=(0, line_width + 1), ylim=(y + 1, -0.12))
+        axes.set_axis_off()
+        for i, ((x, y), width) in enumerate(zip(places, widths)):
+            color = CYCLE[i % 6]
+            axes.add_patch(Rectangle((x, y), width, 0.5, facecolor=color + "2E", edgecolor=color, linewidth=1.2))
+            axes.text(x + width / 2, y + 0.25, drawable(texts[i]), ha="center", va="center", fontsize=10,
+                      family="DejaVu Sans Mono", parse_math=False)
+            axes.text(x + width / 2, y + 0.68, drawable(notes[i]), ha="center", va="center", fontsize=9,
+                      color=FAINT, parse_math=False)
+    return figure
+
+
+def numbers(name: str, values: Any, length: int, *, positive: bool = False) -> list[float]:
+    """`length` finite numbers, above 0 if `positive`, from a sequence, an array or a tensor."""
+    xs = torch.as_tensor(values).detach().cpu().double().tolist()
+    require(len(xs) == length >= 1, f"len({name})", len(xs), f"{max(length, 1)}")
+    bad = [x for x in xs if not math.isfinite(x) or (positive and x <= 0)]
+    require(not bad, name, bad[:1], "finite and > 0 on a log axis" if positive else "finite")
+    return xs
+
+
+@cache
+def known_characters() -> frozenset[int]:
+    """Code points that the fonts of the figures can draw."""
+    fonts = (get_font(findfont(family)) for family in ("DejaVu Sans", "DejaVu Sans Mono"))
+    return frozenset.intersection(*(frozenset(font.get_charmap()) for font in fonts))
+
+
+def drawable(text: str) -> str:
+    """The text with characters that the font lacks written as U+ and their number, in brackets.
+
+    matplotlib would draw an empty box and warn, and a warning is noise in a notebook.
+
+    >>> drawable("é 中")
+    'é ⟨U+4E2D⟩'
+    """
+    known = known_characters()
+    return "".join(c if ord(c) in known and c.isprintable() else f"⟨U+{ord(c):04X}⟩" for c in text)

@@ -1,0 +1,119 @@
+"""The two records refuse what is out of range, and say what is allowed."""
+
+import math
+from dataclasses import FrozenInstanceError, asdict, fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from course_lib.config import ModelConfig, RopeScaling, SamplingParams, is_int, require, to_dict
+
+SIZES = {"vocab_size": 4096, "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 12,
+         "num_attention_heads": 8}
+
+
+def test_model_config_fills_in_what_follows_from_the_rest():
+    config = ModelConfig(**SIZES)
+    assert (config.num_key_value_heads, config.head_dim) == (8, 32)
+    config = ModelConfig(**SIZES, num_key_value_heads=2, head_dim=40)
+    assert (config.num_key_value_heads, config.head_dim) == (2, 40), "given values stay"
+
+
+def test_head_dim_may_be_independent_of_hidden_size():
+    """Qwen3-0.6B: 16 heads of 128 on a hidden size of 1,024."""
+    assert ModelConfig(**SIZES | {"hidden_size": 100, "num_attention_heads": 8}, head_dim=16).head_dim == 16
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"vocab_size": 0}, r"vocab_size = 0 .* a positive integer"),
+    ({"hidden_size": -1}, r"hidden_size = -1 "),
+    ({"intermediate_size": 0}, r"intermediate_size = 0 "),
+    ({"num_hidden_layers": 0}, r"num_hidden_layers = 0 "),
+    ({"num_attention_heads": 0}, r"num_attention_heads = 0 "),
+    ({"num_key_value_heads": 0}, r"num_key_value_heads = 0 "),
+    ({"max_position_embeddings": 0}, r"max_position_embeddings = 0 "),
+    ({"num_attention_heads": 7}, r"num_attention_heads = 7 .* a divisor of hidden_size = 256"),
+    ({"num_key_value_heads": 3}, r"num_key_value_heads = 3 .* a divisor of num_attention_heads = 8"),
+    ({"head_dim": 31}, r"head_dim = 31 .* even"),
+    ({"hidden_act": "swish"}, r"hidden_act = 'swish' .* one of \('silu', 'relu', 'gelu', 'gelu_tanh'\)"),
+    ({"norm": "batchnorm"}, r"norm = 'batchnorm' .* one of \('rmsnorm', 'layernorm'\)"),
+    ({"positions": "alibi"}, r"positions = 'alibi' .* one of \('rope', 'learned'\)"),
+    ({"sliding_window": 0}, r"sliding_window = 0 .* None or positive"),
+])
+def test_model_config_refuses(changes, message):
+    with pytest.raises(ValueError, match=message):
+        ModelConfig(**SIZES | changes)
+
+
+def test_odd_head_dim_is_fine_where_nothing_is_rotated():
+    assert ModelConfig(**SIZES | {"positions": "learned", "head_dim": 31}).head_dim == 31
+
+
+def test_defaults_are_those_of_vllm():
+    assert asdict(SamplingParams()) == {
+        "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0,
+        "presence_penalty": 0.0, "frequency_penalty": 0.0, "max_tokens": 64, "stop": (), "stop_token_ids": (),
+        "ignore_eos": False, "seed": None, "logprobs": None}
+
+
+@pytest.mark.parametrize(("name", "allowed", "refused", "message"), [
+    ("temperature", [0, 1e-40, 5.5], [-1e-9, math.inf, math.nan], "a finite number >= 0"),
+    ("top_k", [0, 1, 10**6], [-1, 1.0, True, None], r"an integer >= 0"),
+    ("top_p", [1e-8, 1, 1.0], [0, -0.1, 1.0001, math.nan], r"in \(0, 1\]"),
+    ("min_p", [0, 0.5, 1], [-0.01, 1.01, math.nan], r"in \[0, 1\]"),
+    ("repetition_penalty", [0.01, 1, 9.0], [0, -1, math.inf, math.nan], "a finite number > 0"),
+    ("presence_penalty", [-2, 0, 2], [-2.01, 2.01, math.nan], r"in \[-2, 2\]"),
+    ("frequency_penalty", [-2, 0, 2], [-2.01, 2.01, math.nan], r"in \[-2, 2\]"),
+    ("max_tokens", [1, 2**20], [0, -1, 1.5, True], "an integer >= 1"),
+    ("stop", ["x", ("a", "b"), (), []], ["", ("a", "")], "non-empty strings"),
+    ("logprobs", [None, 0, 20], [-1, 2.5, False], "None or an integer >= 0"),
+])
+def test_sampling_params_ranges(name, allowed, refused, message):
+    for value in allowed:
+        SamplingParams(**{name: value})
+    for value in refused:
+        with pytest.raises(ValueError, match=rf"{name} = .* is not allowed: must be .*{message}"):
+            SamplingParams(**{name: value})
+
+
+def test_a_refusal_names_the_value():
+    with pytest.raises(ValueError, match=r"^top_p = 1\.5 is not allowed: must be in \(0, 1\]$"):
+        SamplingParams(top_p=1.5)
+
+
+def test_stop_becomes_a_tuple_and_one_string_is_not_taken_apart():
+    assert SamplingParams(stop="END").stop == ("END",)
+    params = SamplingParams(stop=["a", "b"], stop_token_ids=[3, 4])
+    assert (params.stop, params.stop_token_ids) == (("a", "b"), (3, 4))
+    assert hash(params) == hash(SamplingParams(stop=("a", "b"), stop_token_ids=(3, 4)))
+
+
+@pytest.mark.parametrize("record", [SamplingParams(), ModelConfig(**SIZES), RopeScaling(8.0, 1.0, 4.0, 8192)])
+def test_records_are_frozen(record):
+    with pytest.raises(FrozenInstanceError):
+        setattr(record, fields(record)[0].name, 1)
+
+
+@given(st.builds(SamplingParams, temperature=st.floats(0, 5), top_k=st.integers(0, 9),
+                 stop=st.text(min_size=1), seed=st.none() | st.integers(0, 9), ignore_eos=st.booleans()))
+def test_repr_can_be_copied(params):
+    assert eval(repr(params)) == params
+    assert "top_p" not in repr(params), "defaults are left out"
+
+
+def test_to_dict_is_plain_data():
+    scaling = RopeScaling(8.0, 1.0, 4.0, 8192)
+    config = ModelConfig(**SIZES, rope_scaling=scaling)
+    data = to_dict(config)
+    assert data["rope_scaling"] == {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                    "original_max_position_embeddings": 8192}
+    assert ModelConfig(**data | {"rope_scaling": scaling}) == config
+    assert to_dict(SamplingParams(stop="x"))["stop"] == ("x",)
+
+
+def test_is_int_and_require():
+    assert [is_int(value) for value in (3, -1, True, 3.0, "3", None)] == [True, True] + [False] * 4
+    require(True, "x", 1, "anything")
+    with pytest.raises(ValueError, match=r"^x = 'y' is not allowed: must be z$"):
+        require(False, "x", "y", "z")

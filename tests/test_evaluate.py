@@ -1,0 +1,77 @@
+"""The shipped weights know what the course needs of them: a sample of the evaluation, greedy, fixed seed.
+
+`python -m course_lib evaluate` asks everything; the thresholds are the same.
+"""
+
+import itertools
+
+import pytest
+
+from course_lib import load
+from course_lib.corpus import Writer, encyclopedia
+from course_lib.evaluate import (
+    THRESHOLDS,
+    Question,
+    Score,
+    ask,
+    draft_acceptance,
+    kinds,
+    report,
+    score,
+    tool_questions,
+    user,
+)
+
+SAMPLE = 60  # of each kind
+
+
+@pytest.fixture(scope="module")
+def pocket():
+    return load("pocket")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in THRESHOLDS if kind != "draft acceptance"])
+def test_the_model_is_good_enough_to_teach_with(pocket, kind):
+    result = score(pocket, kinds(seed=2)[kind], SAMPLE)
+    assert result.asked == SAMPLE
+    assert result.share >= THRESHOLDS[kind], result.wrong
+
+
+def test_the_draft_guesses_well_enough(pocket):
+    assert draft_acceptance(pocket, load("pocket-draft"), sample=12).share >= THRESHOLDS["draft acceptance"]
+
+
+def test_acceptance_of_the_target_as_its_own_draft_is_one(pocket):
+    assert draft_acceptance(pocket, pocket, sample=1).share == pytest.approx(1, abs=1e-5)
+
+
+def test_gravity(pocket):
+    gravity = next(entry for entry in encyclopedia() if entry.name == "gravity")
+    assert gravity.is_right(ask(pocket, Question(user("What is gravity?"), None, gravity.is_right)))
+
+
+def test_a_right_answer_needs_every_key():
+    gravity = next(entry for entry in encyclopedia() if entry.name == "gravity")
+    assert gravity.is_right(gravity.say[0])
+    assert not gravity.is_right("Gravity is a force.")
+    assert not gravity.is_right("")
+
+
+def test_no_wording_of_one_entry_answers_for_another():
+    for entry, other in itertools.permutations(encyclopedia(), 2):
+        names_both = other.name.lower() in " ".join(entry.say).lower()
+        assert names_both or not all(other.is_right(text) for text in entry.say), (entry.name, other.name)
+
+
+@pytest.mark.parametrize("tool", ["calculator", "dictionary"])
+def test_a_tool_call_must_be_exact(tool):
+    question = next(tool_questions(Writer(5, held_out=True), tool))
+    name = "expression" if tool == "calculator" else "word"
+    assert not question.is_right(f'{{"name": "{tool}", "arguments": {{"{name}": "1"}}}}')
+    assert not question.is_right("")
+
+
+def test_the_report_says_what_is_too_low():
+    table = report({"pronouns": Score(right=1, asked=2), "capitals": Score(right=2, asked=2)})
+    assert "| pronouns | 1 | 2 | 50.0% | 90% | too low |" in table
+    assert "| capitals | 2 | 2 | 100.0% | 95% | ok |" in table

@@ -1,0 +1,286 @@
+"""tokenizer.json read and written: the ids are those of the `tokenizers` library, on any text."""
+
+import json
+import random
+
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_checkpoints import SPECIALS, TEXT, make_tokenizer, write_tokenizer
+
+from course_lib.hf_tokenizer import (
+    MergeListTokenizer,
+    byte_alphabet,
+    ranks_say_it_all,
+    read_tokenizer,
+    to_text,
+    tokenizer_to_hf,
+)
+from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe
+
+STYLES = ("gpt2", "llama3", "qwen", "smollm")
+NASTY = ["", " ", "  a", "a   b  ", "\t\tx\t", "\n\n", " \n \r\n  y", "it's I'LL 'ſ don’t", "1234567 ½ Ⅷ ٣٤٥",
+         "日本語のテキスト", "한국어", "👩‍👩‍👧‍👦 🇧🇷 👍🏽", "e\u0301 a\u0328\u0301 ≯ >\u0338",
+         "\u200b\ufeff\x00\x7f\x85\xa0\u2028", "\ufffd\ufdd0", "<|im_start|>user", "<|im_end|>\u0338",
+         "<tool_call>{}", "<|endof", "aaaab", "ﬁ İ ß ẞ"]
+characters = st.characters(exclude_categories=("Cs", "Cn"))  # what Unicode has assigned
+texts = st.lists(st.one_of(st.text(characters), st.sampled_from(NASTY), st.sampled_from(TEXT),
+                           st.text("ab '\n\t1é👍"))).map("".join)
+
+
+@pytest.fixture(scope="module", params=STYLES)
+def pair(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    reference = make_tokenizer(request.param)
+    write_tokenizer(reference, folder)
+    return reference, read_tokenizer(folder)
+
+
+@pytest.fixture(scope="module")
+def plain(pair):
+    """The reference without its added tokens: nothing is special to it."""
+    data = json.loads(pair[0].to_str())
+    return tokenizers.Tokenizer.from_str(json.dumps(data | {"added_tokens": []}))
+
+
+@pytest.fixture(scope="module")
+def written(pair):
+    """What was read, written again, by whichever rule it merges."""
+    return tokenizers.Tokenizer.from_str(json.dumps(tokenizer_to_hf(pair[1])[0]))
+
+
+@settings(max_examples=100)
+@given(text=texts)
+def test_reading_and_writing_give_identical_ids(pair, plain, written, text):
+    reference, ours = pair
+    expected = reference.encode(text, add_special_tokens=False).ids
+    assert ours.encode(text, allowed_special="all") == expected
+    assert ours.encode(text) == ours.encode_ordinary(text) == ours.encode_slowly(text)
+    assert not set(ours.encode(text)) & set(ours.special_tokens.values())
+    assert ours.encode_ordinary(text) == plain.encode(text).ids
+    assert written.encode(text).ids == expected
+    assert ours.decode(expected) == reference.decode(expected, skip_special_tokens=False)
+
+
+def test_ids_and_specials_survive(pair):
+    reference, ours = pair
+    assert ours.special_tokens == {text: reference.token_to_id(text) for text in SPECIALS}
+    assert ours.n_vocab == reference.get_vocab_size()
+    assert ours.eos_token == "<|endoftext|>" and ours.bos_token is None
+    for id in range(ours.n_vocab):
+        assert reference.decode([id], skip_special_tokens=False) == ours.decode([id])
+
+
+def test_which_rule_each_style_needs(pair):
+    """A vocabulary without all bytes cannot go to tiktoken; the others run in its Rust code."""
+    reference, ours = pair
+    assert isinstance(ours, MergeListTokenizer) == (reference.token_to_id(byte_alphabet()[0]) is None)
+    assert (ours.normalizer == "NFC") == (reference.normalizer is not None)
+
+
+@pytest.fixture(scope="module")
+def pocket():
+    """Trained here, and written: ranks, no merges; ids of the specials with a gap before them."""
+    ranks = train_bpe([*TEXT, *NASTY] * 3, 600)
+    tokenizer = Tokenizer("pocket", POCKET_PATTERN, ranks, {tag: 700 + i for i, tag in enumerate(SPECIALS)})
+    return tokenizer, tokenizers.Tokenizer.from_str(json.dumps(tokenizer_to_hf(tokenizer)[0]))
+
+
+@settings(max_examples=100)
+@given(text=texts)
+def test_writing_our_own_gives_identical_ids(pocket, text):
+    tokenizer, written = pocket
+    assert written.encode(text).ids == tokenizer.encode(text, allowed_special="all")
+
+
+def test_our_own_comes_back_as_it_was(pocket, tmp_path):
+    tokenizer, written = pocket
+    written.save(str(tmp_path / "tokenizer.json"))
+    again = read_tokenizer(tmp_path)
+    assert type(again) is Tokenizer and again.name == tmp_path.name
+    for name in ("mergeable_ranks", "special_tokens", "pat_str", "normalizer"):
+        assert getattr(again, name) == getattr(tokenizer, name)
+
+
+def every_split(ranks):
+    """All pairs of tokens that make a token, in the order of ranks: how Llama 3 was converted."""
+    for token in sorted(ranks, key=ranks.get):
+        cuts = [(token[:i], token[i:]) for i in range(1, len(token))]
+        yield from sorted((pair for pair in cuts if ranks.keys() >= set(pair)),
+                          key=lambda pair: [ranks[part] for part in pair])
+
+
+def test_a_list_of_every_split_says_what_the_ranks_say(pocket):
+    ranks, one_each = pocket[0].mergeable_ranks, tokenizer_to_hf(pocket[0])[0]["model"]["merges"]
+    merges = list(every_split(ranks))
+    assert len(merges) > len(one_each) == len(ranks) - 256
+    assert ranks_say_it_all(ranks, merges, ignore_merges=True)
+    assert not ranks_say_it_all(ranks, merges[:-1], ignore_merges=True)
+
+
+LINES = r"\n|[^\n]+"
+
+
+def bpe_json(ids, merges, ignore_merges):
+    """A tokenizer.json over the bytes, whose pieces are whole lines."""
+    vocab = {to_text(token): id for token, id in ids.items()}
+    return {"version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None,
+            "truncation": None, "padding": None, "decoder": None,
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                {"type": "Split", "pattern": {"Regex": LINES}, "behavior": "Isolated", "invert": False},
+                {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}]},
+            "model": {"type": "BPE", "vocab": vocab, "ignore_merges": ignore_merges,
+                      "merges": [[to_text(left), to_text(right)] for left, right in merges]}}
+
+
+def write_json(data, folder):
+    (folder / "tokenizer.json").write_text(json.dumps(data))
+    return tokenizers.Tokenizer.from_str(json.dumps(data)), read_tokenizer(folder)
+
+
+def random_bpe(seed):
+    """Tokens joined at random out of a, b and c; pairs left out or in another order than the ids."""
+    rng = random.Random(seed)
+    tokens, merges = [bytes([byte]) for byte in range(256)], []
+    short = [b"a", b"b", b"c"]
+    for _ in range(rng.randint(1, 12)):
+        left, right = rng.choice(short), rng.choice(short)
+        if len(left + right) > 6:
+            continue
+        if left + right not in short:
+            short.append(left + right)
+            tokens.append(left + right)
+        merges.append((left, right))
+    if rng.random() < 0.3:
+        rng.shuffle(merges)
+    ids = list(range(len(tokens)))
+    if rng.random() < 0.3:
+        rng.shuffle(ids)
+    if rng.random() < 0.3:
+        merges = [pair for pair in merges if rng.random() < 0.8]
+    return dict(zip(tokens, ids)), merges, rng.random() < 0.5
+
+
+def words(rng, n):
+    return ["".join(rng.choices("abc", k=rng.randint(1, 14))) for _ in range(n)]
+
+
+def test_random_vocabularies_merge_as_their_list_says(tmp_path):
+    """By rank or by list: whichever rule `read_tokenizer` chose, the ids are those of `tokenizers`."""
+    chosen = {Tokenizer: 0, MergeListTokenizer: 0}
+    for seed in range(80):
+        reference, ours = write_json(bpe_json(*random_bpe(seed)), tmp_path)
+        chosen[type(ours)] += 1
+        for word in words(random.Random(seed), 60):
+            assert ours.encode_ordinary(word) == reference.encode(word).ids, (seed, word)
+    assert min(chosen.values()) > 15, "both rules were tried"
+
+
+def test_random_ranks_written_as_a_list(tmp_path):
+    """Any set of byte strings as tokens, some of which no merge reaches."""
+    for seed in range(80):
+        rng = random.Random(seed)
+        tokens = list(dict.fromkeys(word.encode() for word in words(rng, 8) if 1 < len(word) < 6))
+        ranks = {bytes([byte]): byte for byte in range(256)} | {t: 256 + i for i, t in enumerate(tokens)}
+        ours = Tokenizer("random", LINES, ranks, {})
+        (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer_to_hf(ours)[0]))
+        reference, again = (tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json")),
+                            read_tokenizer(tmp_path))
+        for word in [*words(rng, 60), *(token.decode() for token in tokens)]:
+            assert reference.encode(word).ids == ours.encode_ordinary(word), (seed, word)
+            assert again.encode_ordinary(word) == ours.encode_ordinary(word), (seed, word)
+
+
+BYTES = {bytes([byte]): byte for byte in range(256)}
+
+
+@pytest.mark.parametrize("tokens, merges, text, expected", [
+    # "abc" can be made of ab + c, which is not in the list: tiktoken would make it
+    ([b"ab", b"bc", b"abc"], [(b"a", b"b"), (b"b", b"c"), (b"a", b"bc")], "abc", [256, 99]),
+    # the list joins bc before ab although ab has the lower id
+    ([b"ab", b"bc"], [(b"b", b"c"), (b"a", b"b")], "abc", [97, 257]),
+    # a token that no merge makes: tiktoken would take it whole
+    ([b"abc"], [], "abc", [97, 98, 99]),
+])
+def test_where_ranks_and_list_differ_the_list_is_obeyed(tokens, merges, text, expected, tmp_path):
+    ids = BYTES | {token: 256 + i for i, token in enumerate(tokens)}
+    reference, ours = write_json(bpe_json(ids, merges, False), tmp_path)
+    assert ours.encode(text) == reference.encode(text).ids == expected
+    assert Tokenizer("by rank", ours.pat_str, ids, {}).encode(text) != expected
+
+
+def test_bytes_without_a_token_leave_no_trace(tmp_path):
+    ids = {b"a": 0, b"b": 1, b"ab": 2}
+    reference, ours = write_json(bpe_json(ids, [(b"a", b"b")], False), tmp_path)
+    assert ours.encode("aéb!") == reference.encode("aéb!").ids == [2]
+
+
+def test_nfc_joins_what_was_written_in_two_characters(tmp_path):
+    write_tokenizer(make_tokenizer("qwen"), tmp_path)
+    qwen = read_tokenizer(tmp_path)
+    assert qwen.encode("e\u0301") == qwen.encode("é") and qwen.decode(qwen.encode("e\u0301")) == "é"
+    assert qwen.decode(qwen.encode("<|im_end|>\u0338", allowed_special="all")) == "<|im_end|>\u0338"
+
+
+def test_chat_template_and_special_tokens_are_found_wherever_they_are(tmp_path):
+    tokenizer = make_tokenizer("gpt2", 300)
+    write_tokenizer(tokenizer, tmp_path, chat_template="one", bos_token={"content": "<|im_start|>"})
+    assert read_tokenizer(tmp_path).chat_template == "one"
+    assert read_tokenizer(tmp_path).bos_token == "<|im_start|>"
+    write_tokenizer(tokenizer, tmp_path, chat_template=[{"name": "tool_use", "template": "no"},
+                                                        {"name": "default", "template": "two"}])
+    assert read_tokenizer(tmp_path).chat_template == "two"
+    (tmp_path / "chat_template.jinja").write_text("three")
+    (tmp_path / "special_tokens_map.json").write_text('{"bos_token": "<|im_end|>"}')
+    assert read_tokenizer(tmp_path).chat_template == "three"
+    assert read_tokenizer(tmp_path).bos_token == "<|im_end|>"
+
+
+def change(path, value):
+    """A valid tokenizer.json with one entry replaced."""
+    data = bpe_json(BYTES | {b"ab": 256}, [(b"a", b"b")], False)
+    *parents, last = path
+    place = data
+    for key in parents:
+        place = place[key]
+    place[last] = value
+    return data
+
+
+@pytest.mark.parametrize("path, value, message", [
+    (["model"], {"type": "Unigram", "vocab": [["a", 0.0]]}, "model type = 'Unigram'"),
+    (["model"], {"type": "WordPiece", "vocab": {}}, "model type = 'WordPiece'"),
+    (["model", "byte_fallback"], True, "byte_fallback = True"),
+    (["model", "end_of_word_suffix"], "</w>", "end_of_word_suffix = '</w>'"),
+    (["model", "dropout"], 0.1, "dropout = 0.1"),
+    (["model", "vocab", "日"], 300, "token = '日'"),
+    (["pre_tokenizer"], None, "pre_tokenizer"),
+    (["pre_tokenizer"], {"type": "Metaspace", "replacement": "▁"}, "Metaspace"),
+    (["pre_tokenizer", "pretokenizers", 1, "add_prefix_space"], True, "add_prefix_space = True"),
+    (["pre_tokenizer", "pretokenizers", 1, "use_regex"], True, "pre_tokenizer"),
+    (["pre_tokenizer", "pretokenizers", 0, "behavior"], "MergedWithNext", "MergedWithNext"),
+    (["pre_tokenizer", "pretokenizers", 0, "pattern"], {"String": " "}, "String"),
+    (["pre_tokenizer", "pretokenizers", 0, "pattern"], {"Regex": r"\p{L}+"}, "covers all text"),
+    (["normalizer"], {"type": "Lowercase"}, "Lowercase"),
+    (["added_tokens"], [{"id": 257, "content": "<m>", "lstrip": True}], "lstrip"),
+])
+def test_what_is_not_supported_is_refused_by_name(path, value, message, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(json.dumps(change(path, value)))
+    with pytest.raises(ValueError, match=message) as caught:
+        read_tokenizer(tmp_path)
+    assert str(tmp_path / "tokenizer.json") in str(caught.value)
+
+
+def test_a_folder_without_tokenizer_json_is_refused(tmp_path):
+    (tmp_path / "tokenizer.model").write_bytes(b"\x0a")
+    with pytest.raises(ValueError, match=r"no tokenizer\.json"):
+        read_tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(ValueError, match=r"tokenizer\.json is not valid JSON"):
+        read_tokenizer(tmp_path)
+
+
+def test_the_alphabet_is_that_of_tokenizers():
+    assert set(byte_alphabet().values()) == set(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    assert len(set(byte_alphabet().values())) == 256

@@ -1,0 +1,398 @@
+"""The installation: one list of dependencies, one direction of imports, no network, a complete wheel."""
+
+import ast
+import configparser
+import hashlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tomllib
+import urllib.request
+import zipfile
+from fnmatch import fnmatch
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from course_lib import __main__, __version__, doctor
+
+ROOT = Path(__file__).parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+PINS = {line.split("==")[0].lower().replace("_", "-"): line.split("==")[1]
+        for line in (ROOT / "constraints.txt").read_text().split("\n") if line and line[0] != "#"}
+
+
+# --- one list of dependencies -------------------------------------------------------------------
+
+
+def requirements():
+    lines = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
+    return [Requirement(line) for line in lines]
+
+
+def test_constraints_pin_every_dependency_inside_its_range():
+    for requirement in requirements():
+        pin = PINS[requirement.name.lower().replace("_", "-")]
+        assert requirement.specifier.contains(pin), f"{requirement} against {pin}"
+
+
+def test_constraints_are_flat():
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line[0] != "#"]
+    assert lines == [line for line in lines if re.fullmatch(r"[\w.-]+==[\w.!]+", line)], \
+        "only name==version: no +cpu, no hash, no path, no marker"
+    assert len(PINS) == len(lines) > 50
+    assert not [name for name in PINS if name.startswith(("nvidia", "triton", "cuda"))]
+
+
+def test_what_is_installed_is_what_is_pinned():
+    for requirement in requirements():
+        version = metadata.version(requirement.name)
+        assert version.split("+")[0] == PINS[requirement.name.lower().replace("_", "-")]
+
+
+def test_environment_yml_says_what_pyproject_says():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    *conda, pip = environment["dependencies"]
+    python, pip_itself = conda
+    lowest = min(SpecifierSet(PROJECT["requires-python"]), key=lambda bound: Version(bound.version))
+    assert lowest.operator == ">=" and python == f"python={lowest.version}" and pip_itself == "pip"
+    assert pip == {"pip": ["-c constraints.txt", "-e .[test]"]}
+    assert list(PROJECT["optional-dependencies"]) == ["test"]
+    assert "install -c constraints.txt -e '.[test]'" in (ROOT / "Makefile").read_text()
+
+
+def test_continuous_integration_runs_the_oldest_and_the_newest_python():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
+    versions = workflow["jobs"]["test"]["strategy"]["matrix"]["python"]
+    allowed = SpecifierSet(PROJECT["requires-python"])
+    assert versions == [f"3.{minor}" for minor in range(30) if allowed.contains(f"3.{minor}")]
+    assert [step["run"] for step in workflow["jobs"]["test"]["steps"] if "run" in step] == [".ci/run"]
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+
+
+def test_this_python_is_allowed():
+    assert SpecifierSet(PROJECT["requires-python"]).contains(".".join(map(str, sys.version_info[:3])))
+    assert Version(metadata.version(PROJECT["name"])) == Version(__version__)
+
+
+def imported_names(path):
+    """Top-level packages that a file imports at run time."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module.split(".")[0]
+
+
+OPTIONAL = {"triton", "transformers", "huggingface_hub"}  # used only where they are present
+
+
+def test_the_library_imports_only_what_it_declares():
+    declared = {Requirement(line).name for line in PROJECT["dependencies"]}
+    allowed = declared | {"course_lib", *OPTIONAL, *sys.stdlib_module_names}
+    for path in ROOT.glob("course_lib/**/*.py"):
+        assert {name if name in allowed else name.lower() for name in imported_names(path)} <= allowed, path
+
+
+# --- imports only go down -----------------------------------------------------------------------
+
+LEVELS = {
+    0: "config device course_map",
+    1: "tokenizer chat_template detokenize layers kv_cache sampling flash quantize costs",
+    2: "model",
+    3: "hf_tokenizer checkpoint generate",
+    4: "speculative scheduler train corpus",
+    5: "agent server evaluate",
+    6: "plots views widgets exercises checks bench doctor",
+    7: "__init__ __main__",
+}
+LEVEL = {name: level for level, names in LEVELS.items() for name in names.split()}
+
+
+class RunTimeImports(ast.NodeVisitor):
+    """Modules of course_lib that a file imports, outside `if TYPE_CHECKING:`."""
+
+    def __init__(self):
+        self.found = set()
+
+    def visit_If(self, node):
+        if "TYPE_CHECKING" not in ast.unparse(node.test):
+            self.generic_visit(node)
+
+    def visit_Import(self, node):
+        names = [alias.name.split(".") for alias in node.names]
+        self.found |= {name[1] if len(name) > 1 else "__init__" for name in names if name[0] == "course_lib"}
+
+    def visit_ImportFrom(self, node):
+        assert not node.level, "absolute imports only: they show the package"
+        if node.module == "course_lib":
+            self.found |= {alias.name if alias.name in LEVEL else "__init__" for alias in node.names}
+        elif node.module.startswith("course_lib."):
+            self.found.add(node.module.split(".")[1])
+
+
+def import_graph():
+    graph = {}
+    for path in sorted(ROOT.glob("course_lib/**/*.py")):
+        name = path.relative_to(ROOT / "course_lib").parts[0].removesuffix(".py")
+        visitor = RunTimeImports()
+        visitor.visit(ast.parse(path.read_text()))
+        graph.setdefault(name, set()).update(visitor.found - {name})
+    return graph
+
+
+def test_every_module_has_a_level():
+    assert set(import_graph()) <= set(LEVEL), "give the new module a level here"
+
+
+def test_imports_go_down_or_stay_on_their_level():
+    wrong = [(name, other) for name, others in import_graph().items() for other in others
+             if LEVEL[other] > LEVEL[name]]
+    assert wrong == []
+
+
+def test_there_is_no_circle_of_imports():
+    graph = import_graph()
+    while leaves := [name for name, others in graph.items() if not others & set(graph)]:
+        for name in leaves:
+            del graph[name]
+    assert graph == {}, "these import one another"
+
+
+def test_what_is_an_argument_is_not_imported():
+    graph = import_graph()
+    assert "kv_cache" not in graph["model"]
+    assert not {"model", "tokenizer"} & graph["generate"]
+
+
+# --- no network ---------------------------------------------------------------------------------
+
+NOWHERE = "192.0.2.1"  # reserved for documentation (RFC 5737): nobody answers
+
+
+@pytest.mark.parametrize("reach_out", [
+    lambda: socket.create_connection((NOWHERE, 80), timeout=1),
+    lambda: socket.socket().connect((NOWHERE, 80)),
+    lambda: socket.socket().connect_ex((NOWHERE, 80)),
+    lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"x", (NOWHERE, 53)),
+    lambda: socket.getaddrinfo("example.com", 443),
+    lambda: socket.gethostbyname("example.com"),
+    lambda: urllib.request.urlopen("https://example.com", timeout=1),
+], ids=["create_connection", "connect", "connect_ex", "sendto", "getaddrinfo", "gethostbyname", "urlopen"])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_the_network_is_out_of_reach(reach_out):
+    with pytest.raises(RuntimeError, match="there is no network in tests"):
+        reach_out()
+
+
+def test_subprocesses_have_no_network_either():
+    code = f"import socket; socket.create_connection(({NOWHERE!r}, 80), timeout=1)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1 and "NetworkBlockedError" in run.stderr
+
+
+def test_this_machine_is_within_reach(tmp_path):
+    for family, address in ((socket.AF_INET, ("127.0.0.1", 0)), (socket.AF_UNIX, str(tmp_path / "s"))):
+        with socket.socket(family) as server, socket.socket(family) as client:
+            server.bind(address)
+            server.listen()
+            client.connect(server.getsockname())
+    assert socket.getaddrinfo("localhost", 80)
+
+
+def test_home_is_empty_and_downloads_are_off():
+    home = Path(os.environ["HOME"])
+    assert Path.home() == home and "course-home-" in home.name
+    assert not [*home.glob(".bash*"), *home.glob(".cache/huggingface"), *home.glob(".cache/pip")]
+    assert list(Path(os.environ["TIKTOKEN_CACHE_DIR"]).iterdir()) == []
+    assert os.environ["HF_HUB_OFFLINE"] == "1"
+    assert Path(os.environ["COURSE_PROGRESS"]).parent == home
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def project_files():
+    """What git keeps: everything but the names in .gitignore."""
+    patterns = [".git", *(line.strip("/") for line in (ROOT / ".gitignore").read_text().split("\n") if line)]
+
+    def kept(names):
+        return [name for name in names if not any(fnmatch(name, pattern) for pattern in patterns)]
+
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = kept(folders)
+        yield from (Path(folder, name) for name in kept(files))
+
+
+FORBIDDEN = ["/" + "work/", "/" + "root/", "/" + "opt/", "../" + "shared", "/tmp/" + "w/", "find" + "-links",
+             "extra-" + "index-url",
+             "pypi" + ".org", "files.python" + "hosted", "git" + "ea"]
+
+
+def test_no_file_names_a_machine_or_a_registry():
+    hits = []
+    for path in project_files():
+        if path.suffix not in {".safetensors", ".png"}:
+            text = path.read_text()
+            hits += [f"{path.relative_to(ROOT)}: {word}" for word in FORBIDDEN if word in text]
+    assert hits == []
+
+
+def test_documented_commands_are_targets_of_the_makefile():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert {"lab", "test", "test-browser", "bench", "train", "notebooks", "help"} <= targets
+    for name in ("README.md", "CONTRIBUTING.md"):
+        text = (ROOT / name).read_text()
+        commands = re.findall(r"(?:`|^ *\$? *)make ([a-z-]+)", text, re.M)
+        assert commands and set(commands) <= targets, name
+        for folder in re.findall(r"`((?:notebooks|tests|course_lib)/[\w./-]*)`", text):
+            assert (ROOT / folder).exists(), f"{name} speaks of {folder}"
+
+
+def test_sanitizing_leaves_words_and_plain_numbers_alone():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "tests/nbval_sanitize.cfg")
+    rules = [(config[name]["regex"], config[name]["replace"]) for name in config.sections()]
+
+    def sanitized(text):
+        for regex, replacement in rules:
+            text = re.sub(regex, replacement, text)
+        return text
+
+    for plain in ("4096 tokens", "ratio 2.0", "7 matches", "3 stories", "loss 1.25", "5 spaces"):
+        assert sanitized(plain) == plain
+    assert sanitized("took  12.3 ms, 9 s") == sanitized("took 112 ms, 10.0 s")
+    assert sanitized("  1,204 tokens/s") == sanitized("98.2 tokens/s")
+    assert sanitized("<f at 0x7f12a9c0>") == sanitized("<f at 0x55aa00ff11>")
+
+
+# --- the wheel ----------------------------------------------------------------------------------
+
+IN_A_WHEEL = ("import sys, tiktoken, course_lib; from course_lib.corpus import documents; "
+              "assert course_lib.__file__.startswith(sys.argv[1]), course_lib.__file__; next(documents(0)); "
+              "encoding = tiktoken.get_encoding('pocket'); print(encoding.n_vocab, encoding.encode('Hi'))")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """A wheel built offline from a copy of what git keeps."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for path in project_files():
+        if path.parts[len(ROOT.parts)] in {"course_lib", "tiktoken_ext"} or path.parent == ROOT:
+            copy = folder / "source" / path.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
+    pip(folder, "wheel", "--no-build-isolation", "--wheel-dir", "dist", "./source")
+    [path] = (folder / "dist").glob("*.whl")
+    return path
+
+
+def pip(folder, *arguments):
+    command = [sys.executable, "-m", "pip", arguments[0], "--no-deps", "--no-index", "--quiet",
+               "--disable-pip-version-check", *arguments[1:]]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_wheel_holds_every_file_of_the_packages(wheel):
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    kept = {path.relative_to(ROOT).as_posix() for path in project_files()
+            if path.relative_to(ROOT).parts[0] in {"course_lib", "tiktoken_ext"}}
+    assert kept <= packed, kept - packed
+    for name in ("course_lib/models/pocket/model.safetensors", "course_lib/models/pocket/tokenizer.json",
+                 "course_lib/models/pocket-draft/model.safetensors", "course_lib/corpus/data/capitals.toml",
+                 "tiktoken_ext/pocket.py"):
+        assert name in packed
+    assert "tiktoken_ext/__init__.py" not in packed
+    assert not [name for name in packed if name.startswith(("tests", "notebooks"))]
+
+
+def test_the_wheel_works_without_the_repository(wheel, tmp_path):
+    pip(tmp_path, "install", "--target", "site", str(wheel))
+    site = str(tmp_path / "site")
+    run = subprocess.run([sys.executable, "-c", IN_A_WHEEL, site], cwd=tmp_path, capture_output=True,
+                         text=True, timeout=120, env=os.environ | {"PYTHONPATH": site})
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("4096 ")
+
+
+# --- the command line and the doctor ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", __main__.COMMANDS)
+def test_every_command_shows_its_help(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        __main__.main([command, "--help"])
+    assert stop.value.code == 0 and command in capsys.readouterr().out
+
+
+def test_an_unknown_command_is_refused(capsys):
+    with pytest.raises(SystemExit) as stop:
+        __main__.main(["fly"])
+    assert stop.value.code == 2 and "doctor" in capsys.readouterr().err
+
+
+def test_the_doctor_finds_this_installation_sound(capsys):
+    assert __main__.main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "everything works"
+    assert [line.split(":")[0].removeprefix("ok").strip() for line in lines[:-1]] == [
+        "packages", "device", "weights of pocket", "weights of pocket-draft", "tiktoken", "generation"]
+    for word in (f"course-lib {__version__}", "torch 2.", "threads on", "4,096 tokens", "tokens/s"):
+        assert word in "\n".join(lines)
+
+
+def checkpoint(folder):
+    """A folder that the doctor finds sound, with weights that are no weights."""
+    folder.mkdir(parents=True)
+    lines = []
+    for name in ("config.json", "model.safetensors"):
+        (folder / name).write_text(name)
+        lines.append(f"{hashlib.sha256(name.encode()).hexdigest()}  {name}\n")
+    (folder / "SHA256SUMS").write_text("".join(lines))
+    return folder
+
+
+def test_the_doctor_compares_checksums(tmp_path):
+    folder = checkpoint(tmp_path / "pocket")
+    assert doctor.check_weights(folder) == ("weights of pocket", "2 files as shipped", "")
+    (folder / "model.safetensors").write_text("model.safetensorz")
+    assert doctor.check_weights(folder).found == "model.safetensors has changed"
+    (folder / "config.json").unlink()
+    changed = doctor.check_weights(folder)
+    assert changed.found == "config.json is missing, model.safetensors has changed"
+    assert "git checkout" in changed.advice and "train" in changed.advice
+    (folder / "SHA256SUMS").write_text((folder / "SHA256SUMS").read_text().splitlines()[0] + "\n")
+    assert "does not list" in doctor.check_weights(folder).found
+    assert "SHA256SUMS is missing" in doctor.check_weights(tmp_path / "nothing").found
+
+
+def test_the_doctor_says_what_to_do_and_fails(tmp_path, monkeypatch, capsys):
+    checkpoint(tmp_path / "pocket")
+    monkeypatch.setattr(doctor, "checks", lambda: iter([doctor.check_weights(tmp_path / "pocket"),
+                                                        doctor.check_weights(tmp_path / "pocket-draft")]))
+    assert doctor.main([]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("ok") and lines[1].startswith("BROKEN weights of pocket-draft")
+    assert lines[2].strip().startswith("what to do: run: git checkout") and lines[3] == "1 broken"
+
+
+def test_the_doctor_names_a_missing_package(monkeypatch):
+    monkeypatch.setattr(metadata, "requires", lambda name: ["no-such-package>=1", "torch>=2"])
+    check = doctor.check_packages()
+    assert "no-such-package is not installed" in check.found and "pip install" in check.advice
+
+
+def test_the_doctor_knows_a_wrong_device(monkeypatch):
+    monkeypatch.setenv("COURSE_DEVICE", "toaster")
+    check = doctor.check_device()
+    assert "toaster" in check.found and "COURSE_DEVICE" in check.advice
