@@ -18,6 +18,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from course_lib.config import ModelConfig, RopeScaling, require
 from course_lib.device import device as choose_device
@@ -90,10 +91,21 @@ def load(name_or_path: str | Path | None = None, device: str | torch.device | No
     except ValueError as error:
         raise ValueError(f"{folder / 'config.json'}: {error}") from error
     tokenizer = read_tokenizer(folder, Path(name).name)
-    with torch.device("meta"):  # shapes without memory; the file's tensors become the weights
+    with torch.device("meta"), NoInitialWeights():  # shapes alone; the file's tensors become the weights
         model = CausalLM(config)
     load_weights(model, folder, device, dtype)
     return LanguageModel(model.eval(), tokenizer, config, read_eos(folder, hf, tokenizer), name)
+
+
+class NoInitialWeights(TorchFunctionMode):
+    """While it is entered, modules do not draw the weights that they start training from."""
+
+    def __torch_function__(self, function: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        """Call `function`, unless it is one of `torch.nn.init`."""
+        kwargs = kwargs or {}
+        if getattr(function, "__module__", None) == "torch.nn.init":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return function(*args, **kwargs)
 
 
 def find_folder(name: str) -> Path:
@@ -134,10 +146,11 @@ def require_file(path: Path) -> Path:
 def read_eos(folder: Path, hf: Mapping[str, Any], tokenizer: Tokenizer) -> frozenset[int]:
     """The ids that end a text: one, several or none; generation_config.json has the first word."""
     path = folder / "generation_config.json"
-    ids = (read_json(path) if path.is_file() else {}).get("eos_token_id", hf.get("eos_token_id"))
-    if ids is None and tokenizer.eos_token is not None:
-        ids = tokenizer.special_tokens.get(tokenizer.eos_token)
-    return frozenset([] if ids is None else [ids] if isinstance(ids, int) else ids)
+    generation = read_json(path) if path.is_file() else {}
+    candidates = (generation.get("eos_token_id"), hf.get("eos_token_id"),
+                  tokenizer.special_tokens.get(tokenizer.eos_token))
+    ids = next((ids for ids in candidates if ids is not None), [])
+    return frozenset([ids] if isinstance(ids, int) else ids)
 
 
 def config_from_hf(hf: Mapping[str, Any]) -> ModelConfig:
@@ -192,12 +205,13 @@ def llama_shape(hf: Mapping[str, Any], family: str) -> dict[str, Any]:
 
 def read_rope(hf: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
     """Base and stretch of the RoPE frequencies, under the keys of `transformers` 4 or 5."""
-    new = hf.get("rope_parameters") or {}
-    rope = new or hf.get("rope_scaling") or {}
+    rope = hf.get("rope_scaling") or hf.get("rope_parameters") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     require(kind in ("default", "llama3"), "rope_type", kind, "default or llama3")
     partial = rope.get("partial_rotary_factor", hf.get("partial_rotary_factor", 1.0))
     require(partial == 1.0, "partial_rotary_factor", partial, "1.0")
+    require(not any(isinstance(value, dict) for value in rope.values()), "rope_parameters", rope,
+            "the same in every layer")
     theta = rope.get("rope_theta", hf.get("rope_theta", 10_000.0))
     names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
     for name in names if kind == "llama3" else ():
@@ -245,22 +259,25 @@ def load_weights(model: CausalLM, folder: Path, device: torch.device, dtype: tor
     Raises:
         ValueError: a file cannot be read, or a tensor is missing, unknown or of another shape.
     """
-    shapes = {name: parameter.shape for name, parameter in model.named_parameters()}  # tied: once
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     weights: dict[str, Tensor] = {}
     for file, name, tensor in read_tensors(folder):
         for ours, value in rename(name, tensor, model.config).items():
-            if ours == "lm_head.weight" and model.config.tie_word_embeddings:
-                continue  # the embedding, a second time
             if ours not in shapes:
                 raise ValueError(f"{file}: unexpected tensor {name}")
             if value.shape != shapes[ours]:
                 raise ValueError(f"{file}: tensor {name} gives {ours} the shape {tuple(value.shape)}, "
                                  f"expected {tuple(shapes[ours])}")
             weights[ours] = value.to(device, dtype).contiguous()
+    if model.config.tie_word_embeddings:  # the file may hold the one matrix under either name, or both
+        head = weights.pop("lm_head.weight", None)
+        if head is not None and not weights.setdefault("embed_tokens.weight", head).equal(head):
+            raise ValueError(f"{folder}: lm_head.weight is not embed_tokens.weight, but the config ties them")
+        del shapes["lm_head.weight"]
     if missing := sorted(shapes.keys() - weights.keys()):
         raise ValueError(f"{folder}: {len(missing)} missing tensors: {', '.join(missing[:8])}")
     model.load_state_dict(weights, strict=False, assign=True)
-    model.derive_state(device)
+    model.derive_state()
 
 
 def read_tensors(folder: Path) -> Iterator[tuple[Path, str, Tensor]]:

@@ -79,7 +79,7 @@ class DecodeStream:
             _, safe, self.stopped = min(ends)
         else:
             safe = len(pending) if final else len(pending) - longest_overlap(pending, self.stop)
-        self.held = "" if ends else pending[safe:]
+        self.held = pending[safe:]
         self.text += pending[:safe]
         return pending[:safe]
 

@@ -88,8 +88,8 @@ def check_tiktoken() -> Check:
     return Check("tiktoken", f'get_encoding("pocket") has {encoding.n_vocab:,} tokens')
 
 
-def check_generation(seconds: float = 2.0) -> Check:
-    """Generate for about so long, greedily; the speed is that of the median step."""
+def check_generation(seconds: float = 2.0, tokens: int = 16) -> Check:
+    """Generate greedily for so long, and at least so many tokens; the speed is that of the median step."""
     question = [{"role": "user", "content": "What is gravity?"}]
     try:
         deltas = stream(load("pocket"), question,
@@ -97,14 +97,14 @@ def check_generation(seconds: float = 2.0) -> Check:
         start, text = time.perf_counter(), ""
         for delta in deltas:
             text += delta
-            if time.perf_counter() - start > seconds:
+            if time.perf_counter() - start > seconds and len(deltas.steps) >= tokens:
                 break
     except (OSError, ValueError, RuntimeError) as error:
         return Check("generation", f"{type(error).__name__}: {error}", INSTALL)
     if not text.strip():
         return Check("generation", f"no text in {len(deltas.steps)} tokens", RESTORE)
     rate = 1 / median(step.seconds for step in deltas.steps)
-    return Check("generation", f"{rate:.0f} tokens/s: {' '.join(text.split())[:60]} ...")
+    return Check("generation", f"{rate:.3g} tokens/s: {' '.join(text.split())[:60]} ...")
 
 
 def checks(models: Path = MODELS) -> Iterator[Check]:

@@ -202,10 +202,9 @@ def explain(check: Callable, attempt: Attempt) -> list[str] | None:
 
 def reader_frames(error: BaseException, file: str | None) -> list[str]:
     """Where the reader's own code was when the error came, outermost first; no library's frames."""
-    frames = traceback.extract_tb(error.__traceback__)
-    first = next((i for i, frame in enumerate(frames) if frame.filename == file), len(frames))
     lines = [f"{place(frame)}, in {frame.name}{': ' + frame.line if frame.line else ''}"
-             for frame in frames[first:] if frame.filename == file or is_readers(frame.filename)]
+             for frame in traceback.extract_tb(error.__traceback__)
+             if frame.filename == file or is_readers(frame.filename)]
     if len(lines) > FRAMES_SHOWN:
         lines[3:-2] = [f"... {len(lines) - 5} more ..."]
     return lines

@@ -111,32 +111,44 @@ def next_logits(model: Any, ids: Sequence[int], kv_cache: StaticCache) -> Tensor
     return model(torch.tensor([ids], device=device), kv_cache=kv_cache, logits_to_keep=1)[:, -1]
 
 
-def decode_steps(lm: LanguageModel, prompt_ids: Sequence[int], params: SamplingParams) -> Iterator[Step]:
-    """Run the loop until an end token, `max_tokens` or the end of the context.
+def check_prompt(config: ModelConfig, prompt_ids: Sequence[int]) -> None:
+    """Refuse a prompt that the model cannot continue.
 
     Raises:
         ValueError: the prompt leaves no room in the context, or holds an id outside the vocabulary.
     """
-    config, weight = lm.config, next(lm.model.parameters())
-    room = config.max_position_embeddings - len(prompt_ids)
-    if room < 1:
+    if len(prompt_ids) >= config.max_position_embeddings:
         raise ValueError(f"a prompt of {len(prompt_ids)} tokens leaves no room: "
                          f"max_position_embeddings = {config.max_position_embeddings}")
-    if not 0 <= min(prompt_ids) <= max(prompt_ids) < config.vocab_size:
-        raise ValueError(f"prompt ids in [{min(prompt_ids)}, {max(prompt_ids)}] are not allowed: "
+    lowest, highest = min(prompt_ids), max(prompt_ids)
+    if lowest < 0 or highest >= config.vocab_size:
+        raise ValueError(f"prompt ids in [{lowest}, {highest}] are not allowed: "
                          f"must be in [0, {config.vocab_size})")
-    max_tokens = min(params.max_tokens, room)
+
+
+def end_ids(lm: LanguageModel, params: SamplingParams) -> frozenset[int]:
+    """The ids that end this request's text."""
+    return frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else lm.eos_token_ids)
+
+
+def decode_steps(lm: LanguageModel, prompt_ids: Sequence[int], params: SamplingParams) -> Iterator[Step]:
+    """Run the loop until an end token, `max_tokens` or the end of the context.
+
+    Args:
+        prompt_ids: at least one, and such as `check_prompt` accepts.
+    """
+    config, weight = lm.config, next(lm.model.parameters())
+    max_tokens = min(params.max_tokens, config.max_position_embeddings - len(prompt_ids))
     kv_cache = StaticCache(config, len(prompt_ids) + max_tokens, dtype=weight.dtype, device=weight.device)
-    generator, output_ids = request_generator(params.seed), []
-    end_ids = set(params.stop_token_ids) | (set() if params.ignore_eos else lm.eos_token_ids)
-    ids = prompt_ids
+    generator, ends = request_generator(params.seed), end_ids(lm, params)
+    ids, output_ids = prompt_ids, []
     for _ in range(max_tokens):
         started = time.perf_counter()
         logits = next_logits(lm.model, ids, kv_cache)
         token_id = sample(logits, params, generator, prompt_ids=[prompt_ids], output_ids=[output_ids]).item()
         seconds = time.perf_counter() - started
         yield record(logits, token_id, params.logprobs, seconds, len(ids))
-        if token_id in end_ids:
+        if token_id in ends:
             return
         output_ids.append(token_id)
         ids = [token_id]
@@ -157,7 +169,7 @@ class Stream:
     """Text as it comes: iterate for the pieces; `steps` and `output` tell what has happened so far.
 
     Leaving the loop early, or interrupting it, leaves the model as it was: the cache belongs to the
-    request.
+    request, and `close` gives it back.
     """
 
     lm: LanguageModel
@@ -176,23 +188,25 @@ class Stream:
     def __next__(self) -> str:
         return next(self._deltas)
 
+    def close(self) -> None:
+        """Generate no more. A text that was not finished keeps `finish_reason` None."""
+        self._deltas.close()
+
     def _run(self) -> Iterator[str]:
+        ends = end_ids(self.lm, self.params)
         for step in decode_steps(self.lm, self.prompt_ids, self.params):
             self.steps.append(step)
+            if step.token_id in ends:  # not part of the text
+                break
             if delta := self._decoder.push(step.token_id):
                 yield delta
             if self._decoder.stopped is not None:
-                self.finish_reason = "stop"
-                return
-        self.finish_reason = "stop" if self._ended() else "length"
-        if delta := self._decoder.flush():
-            yield delta
-
-    def _ended(self) -> bool:
-        """Whether the last token is one that ends a text."""
-        last = self.steps[-1].token_id
-        eos = not self.params.ignore_eos and last in self.lm.eos_token_ids
-        return eos or last in self.params.stop_token_ids
+                break
+        rest = self._decoder.flush()
+        ended = step.token_id in ends or self._decoder.stopped is not None
+        self.finish_reason = "stop" if ended else "length"
+        if rest:
+            yield rest
 
     @property
     def output(self) -> CompletionOutput:
@@ -215,8 +229,13 @@ def stream(lm: LanguageModel, prompt: Prompt, params: SamplingParams | None = No
     Returns:
         A `Stream`; its pieces joined are its `output.text`. No piece ends inside a character or holds
         part of a stop string.
+
+    Raises:
+        ValueError: the prompt is empty, leaves no room in the context, or holds an unknown id.
     """
-    return Stream(lm, encode_prompt(lm.tokenizer, prompt), params or SamplingParams())
+    prompt_ids = encode_prompt(lm.tokenizer, prompt)
+    check_prompt(lm.config, prompt_ids)
+    return Stream(lm, prompt_ids, params or SamplingParams())
 
 
 def generate(lm: LanguageModel, prompt: Prompt, params: SamplingParams | None = None) -> CompletionOutput:

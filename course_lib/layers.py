@@ -40,11 +40,11 @@ def make_norm(size: int, config: ModelConfig) -> nn.Module:
 
 
 def rope_frequencies(config: ModelConfig) -> Tensor:
-    """How fast each pair of dimensions turns, in radians per position: (Dh / 2,), float32.
+    """How fast each pair of dimensions turns, in radians per position: (Dh / 2,), float32, on the CPU.
 
     Source: Su et al. 2021; the `rope_scaling` branch is Llama 3.1's.
     """
-    exponent = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
+    exponent = torch.arange(0, config.head_dim, 2, dtype=torch.float32, device="cpu") / config.head_dim
     frequencies = 1.0 / config.rope_theta**exponent
     if config.rope_scaling is None:
         return frequencies
@@ -57,9 +57,10 @@ def rope_frequencies(config: ModelConfig) -> Tensor:
 def rope_tables(config: ModelConfig) -> tuple[Tensor, Tensor]:
     """Cosine and sine of every angle: two tables (max_position_embeddings, Dh), made once.
 
-    Both halves of a row are equal: dimension i turns together with dimension i + Dh / 2.
+    Both halves of a row are equal: dimension i turns together with dimension i + Dh / 2. They are
+    computed on the CPU, so that they are the same numbers on every device.
     """
-    positions = torch.arange(config.max_position_embeddings, dtype=torch.float32)
+    positions = torch.arange(config.max_position_embeddings, dtype=torch.float32, device="cpu")
     angles = torch.outer(positions, rope_frequencies(config)).repeat(1, 2)  # (positions, Dh)
     return angles.cos(), angles.sin()
 

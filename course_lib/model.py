@@ -56,8 +56,12 @@ class Attention(nn.Module):
         q, k, v = self.project(x, rope)
         if kv_cache is not None:
             k, v = kv_cache.update(k, v, self.layer_idx)  # (B, Hkv, S, Dh)
-        y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None and q.shape[2] > 1,
-                                           enable_gqa=True)  # (B, H, T, Dh)
+        if q.shape[2] == 1:  # one query: the heads of a group are rows that read the same keys
+            rows = q.reshape(*k.shape[:2], -1, self.head_dim)  # (B, Hkv, H / Hkv, Dh)
+            y = F.scaled_dot_product_attention(rows, k, v, mask).reshape(q.shape)
+        else:
+            y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None,
+                                               enable_gqa=True)  # (B, H, T, Dh)
         return self.o_proj(y.transpose(1, 2).flatten(2))  # (B, T, D)
 
 
@@ -93,11 +97,11 @@ class CausalLM(nn.Module):
         self.lm_head = nn.Linear(D, V, bias=False)
         self.derive_state()
 
-    def derive_state(self, device: torch.device | None = None) -> None:
+    def derive_state(self) -> None:
         """Set what follows from the rest: the RoPE tables, in float32, and the head that is the embedding."""
         if self.config.positions == "rope":
             for name, table in zip(("rope_cos", "rope_sin"), rope_tables(self.config)):
-                self.register_buffer(name, table.to(device=device), persistent=False)
+                self.register_buffer(name, table.to(self.embed_tokens.weight.device), persistent=False)
         if self.config.tie_word_embeddings:
             self.lm_head.weight = self.embed_tokens.weight
 
@@ -147,6 +151,17 @@ class CausalLM(nn.Module):
             return None
         mask = causal_mask(T, S, window=window, device=self.embed_tokens.weight.device)
         return mask if attention_mask is None else mask & attention_mask[:, None, None, :].bool()
+
+    @torch.no_grad()
+    def decode_layout(self) -> CausalLM:
+        """Store the matrices column by column: the product with a single row then reads long runs of memory.
+
+        For decoding on a CPU. Values, names, shapes and the tie stay; only strides change.
+        """
+        for parameter in self.parameters():
+            if parameter.dim() == 2:
+                parameter.data = parameter.data.t().contiguous().t()
+        return self
 
     @torch.no_grad()
     def init_weights(self, generator: torch.Generator) -> None:

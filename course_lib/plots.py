@@ -11,12 +11,13 @@ import math
 from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
+from html import escape
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import torch
 from IPython.display import Markdown, display, publish_display_data
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -32,25 +33,29 @@ CYCLE = tuple(OKABE_ITO.values())
 MARKERS = "osD^vPXp"
 INK, FAINT = "#222222", "#767676"  # text, and what may step back; both readable on white
 WIDTH, HEIGHT, DPI = 7.0, 3.5, 110  # inches, and 770 pixels across
-STYLE = {"font.family": "DejaVu Sans", "font.size": 10, "axes.labelsize": 10, "xtick.labelsize": 9,
-         "ytick.labelsize": 9, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT,
-         "xtick.color": FAINT, "ytick.color": FAINT, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
-         "axes.spines.top": False, "axes.spines.right": False, "hatch.linewidth": 0.6,
-         "figure.facecolor": "white", "savefig.facecolor": "white"}
+# matplotlib's own defaults come first, so that what a reader has set changes no figure.
+LOOK = ["default", {
+    "font.family": "DejaVu Sans", "font.size": 10, "axes.labelsize": 10, "xtick.labelsize": 9, "ytick.labelsize": 9,
+    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT, "xtick.color": FAINT, "ytick.color": FAINT,
+    "xtick.labelcolor": INK, "ytick.labelcolor": INK, "axes.spines.top": False, "axes.spines.right": False}]
 
 
 def show(figure: Figure, *, caption: str, alt: str) -> None:
-    """Display a figure, and beneath it the caption as Markdown.
+    """Display a figure, and beneath it the caption as Markdown, with the description folded under it.
+
+    The description is also the picture's plain-text form and its `alt` in the saved notebook. JupyterLab
+    and nbconvert's `lab` template ignore that `alt`, so folded beneath is the one place where every viewer
+    has it; nbconvert's `classic` template reads it.
 
     Args:
         caption: one or two sentences that state the finding with its number.
-        alt: what is to be seen, for a reader who cannot: it becomes the picture's `alt` in the saved
-            notebook (nbconvert and the sites built on it show that one) and its plain-text form.
+        alt: what is to be seen, for a reader who cannot.
     """
     require(bool(caption.strip()), "caption", caption, "a sentence")
     require(bool(alt.strip()), "alt", alt, "a description of the picture")
     publish_display_data(*picture(figure, alt))
-    display(Markdown(f"*Figure: {caption}*"))
+    display(Markdown(f"*Figure: {caption}*\n\n<details><summary>What the picture shows</summary>"
+                     f"{escape(alt)}</details>"))
 
 
 def picture(figure: Figure, alt: str) -> tuple[dict[str, str], dict[str, Any]]:
@@ -62,14 +67,14 @@ def picture(figure: Figure, alt: str) -> tuple[dict[str, str], dict[str, Any]]:
 def png(figure: Figure) -> bytes:
     """The figure as a PNG file, the same bytes whenever the same figure is drawn."""
     file = io.BytesIO()
-    with mpl.rc_context(STYLE):
+    with style.context(LOOK):
         figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None})
     return file.getvalue()
 
 
 def blank(xlabel: str, ylabel: str, *, height: float = HEIGHT) -> tuple[Figure, Axes]:
     """A figure of notebook width, `height` inches high, with one pair of labelled axes to draw on."""
-    with mpl.rc_context(STYLE):
+    with style.context(LOOK):
         figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained")
         figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)  # inches
         FigureCanvasAgg(figure)
@@ -94,7 +99,7 @@ def bars(labels: Sequence[str], values: Sequence[float], *, xlabel: str, ylabel:
     outlines = xs if reference is None else numbers("reference", reference, len(labels))
     require(set(highlight) <= set(labels), "highlight", sorted(highlight), "among the labels")
     figure, axes = blank(xlabel, ylabel, height=max(1.6, 0.8 + 0.28 * len(xs)))
-    with mpl.rc_context(STYLE):
+    with style.context(LOOK):
         colors = [OKABE_ITO["vermilion" if label in highlight else "blue"] for label in labels]
         axes.barh(range(len(xs)), xs, height=0.42 if reference is not None else 0.7, color=colors)
         if reference is not None:
@@ -127,7 +132,7 @@ def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, xlab
     require(1 <= len(series) <= len(CYCLE), "len(series)", len(series), f"in [1, {len(CYCLE)}]")
     figure, axes = blank(xlabel, ylabel)
     ends = {}
-    with mpl.rc_context(STYLE):
+    with style.context(LOOK):
         for i, (name, (x, y)) in enumerate(series.items()):
             ys = numbers(f"y of {name!r}", y, len(y), positive=logy)
             xs = numbers(f"x of {name!r}", x, len(ys), positive=logx)
@@ -191,7 +196,7 @@ def heat(matrix: Any, *, row_labels: Sequence[str], column_labels: Sequence[str]
         require(not np.triu(values, 1).any(), "matrix", "a value above the diagonal", "0 there if causal=True")
         values = np.where(np.tri(*values.shape, dtype=bool), values, np.nan)
     figure, axes = blank(xlabel, ylabel, height=min(7.0, max(2.4, 1.2 + 0.36 * len(values))))
-    with mpl.rc_context(STYLE):
+    with style.context(LOOK):
         image = axes.imshow(values, cmap="Blues", vmin=min(0.0, np.nanmin(values)), aspect="auto")
         turn = 90 if sum(len(label) + 2 for label in column_labels) > 80 else 0
         axes.set_xticks(range(len(column_labels)), map(drawable, column_labels), rotation=turn, parse_math=False)
@@ -227,7 +232,7 @@ def boxes(texts: Sequence[str], notes: Sequence[str], *, line_width: int = 76) -
             x, y = 0.0, y + 1
         places.append((x, y))
         x += width + 0.5
-    with mpl.rc_context(STYLE):
+    with style.context(LOOK):
         figure = Figure(figsize=(WIDTH, 0.15 + 0.62 * (y + 1)), dpi=DPI)
         FigureCanvasAgg(figure)
         axes = figure.add_axes((0.01, 0, 0.98, 1), xlim=(0, line_width + 1), ylim=(y + 1, -0.12))

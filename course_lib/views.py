@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from course_lib.config import SamplingParams, require
@@ -53,7 +52,8 @@ DISTRIBUTION = """\
 .course-distribution .cut{fill:url(#course-hatch) none;stroke:var(--faint);stroke-dasharray:3 2}
 .course-distribution .after{fill:var(--kept)}.course-distribution path{fill:none;stroke:var(--faint);\
 stroke-width:1.5}
-.course-distribution path.drawn{stroke:var(--kept);stroke-width:3;stroke-linecap:round}.course-distribution line{stroke:var(--line)}
+.course-distribution path.drawn{stroke:var(--kept);stroke-width:3;stroke-linecap:round}
+.course-distribution line{stroke:var(--line)}
 .course-distribution line.border{stroke:var(--ink);stroke-dasharray:5 3}"""
 
 
@@ -306,22 +306,22 @@ def bars_svg(view: DistributionView, labels: Sequence[str], top: int) -> str:
     scale = BAR_WIDTH / max(max(before, after) for _, before, after, _ in rows)
     head = "".join(f'<text class="head end" x="{x}" y="{BARS_TOP - 14}">{name}</text>' for x, name in
                    ((LABEL_END, "token"), (BEFORE_END, "model"), (AFTER_END, "after")))
-    key = (f'<text class="faint" x="{BAR_START}" y="{BARS_TOP + len(rows) * ROW + 17}">outline: the model</text>'
-           f'<text class="faint" x="{BAR_START}" y="{BARS_TOP + len(rows) * ROW + 34}">filled: after the filters</text>')
+    key = "".join(f'<text class="faint" x="{BAR_START}" y="{BARS_TOP + len(rows) * ROW + y}">{words}</text>'
+                  for y, words in ((17, "outline: the model"), (34, "filled: after the filters")))
     return head + key + "".join(bar_svg(BARS_TOP + i * ROW, *row, scale, "" if i < top else " faint")
-                          for i, row in enumerate(rows))
+                                for i, row in enumerate(rows))
 
 
 def bar_svg(y: int, label: str, before: float, after: float, kept: bool, scale: float, kind: str) -> str:
     """One row of the left half."""
     label = label if len(label) <= 14 else label[:13] + "…"
-    drawn = percent(after) if kept else "cut"
+    shares = escape(percent(before)), escape(percent(after)) if kept else "cut"
     return (f'<text class="token end{kind}" x="{LABEL_END}" y="{y + 13}">{escape(label)}</text>'
             f'<rect class="before{"" if kept else " cut"}" x="{BAR_START}" y="{y + 1.5}" '
             f'width="{max(before * scale, 0.5):.1f}" height="15"/>'
             f'<rect class="after" x="{BAR_START}" y="{y + 5}" width="{after * scale:.1f}" height="8"/>'
-            f'<text class="end" x="{BEFORE_END}" y="{y + 13}">{percent(before)}</text>'
-            f'<text class="end{"" if kept else " faint"}" x="{AFTER_END}" y="{y + 13}">{drawn}</text>')
+            f'<text class="end" x="{BEFORE_END}" y="{y + 13}">{shares[0]}</text>'
+            f'<text class="end{"" if kept else " faint"}" x="{AFTER_END}" y="{y + 13}">{shares[1]}</text>')
 
 
 def ranks_svg(view: DistributionView, top: int, bottom: int) -> str:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from course_lib import plots, views
 from course_lib.config import SamplingParams, require
-from course_lib.generate import CompletionOutput, LanguageModel, Prompt, encode_prompt, generate
+from course_lib.generate import CompletionOutput, LanguageModel, Prompt, check_prompt, encode_prompt, generate
 from course_lib.sampling import filter_logits
 
 MAX_CHARACTERS = 5_000
@@ -219,8 +219,7 @@ def last_logits(lm: LanguageModel, ids: Sequence[int]) -> Tensor:
     Raises:
         ValueError: the ids leave no room for another one.
     """
-    longest = lm.config.max_position_embeddings - 1
-    require(len(ids) <= longest, "tokens in the prompt", len(ids), f"at most {longest}, so that one more fits")
+    check_prompt(lm.config, ids)
     device = next(lm.model.parameters()).device
     return lm.model(torch.tensor([ids], device=device), logits_to_keep=1)[:, -1]
 
@@ -228,12 +227,13 @@ def last_logits(lm: LanguageModel, ids: Sequence[int]) -> Tensor:
 class FilteredModel:
     """A model whose logits have been filtered, so that whoever draws from their softmax draws filtered.
 
-    Counts the ids it is given: the first call brings the prompt, later ones the output.
+    It remembers the ids it is given: the first call brings the prompt, later ones the output.
     """
 
     def __init__(self, model: Any, params: SamplingParams, filter: views.Filter) -> None:
         self.model, self.params, self.filter = model, params, filter
-        self.calls: list[list[int]] = []
+        self.prompt_ids: list[int] = []
+        self.output_ids: list[int] = []
 
     def parameters(self) -> Any:
         """Those of the model, which tell its device and type."""
@@ -241,10 +241,10 @@ class FilteredModel:
 
     def __call__(self, input_ids: Tensor, **kwargs: Any) -> Tensor:
         """Logits (1, 1, V) after ids (1, T)."""
-        self.calls.append(input_ids[0].tolist())
+        seen = self.output_ids if self.prompt_ids else self.prompt_ids
+        seen.extend(input_ids[0].tolist())
         logits = self.model(input_ids, **kwargs)[:, -1]
-        prompt_ids, output_ids = self.calls[0], sum(self.calls[1:], [])
-        return views.apply_filter(self.filter, logits, self.params, prompt_ids, output_ids)[:, None]
+        return views.apply_filter(self.filter, logits, self.params, self.prompt_ids, self.output_ids)[:, None]
 
 
 def continuation(lm: LanguageModel, prompt_ids: Sequence[int], params: SamplingParams,

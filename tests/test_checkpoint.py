@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -12,7 +13,14 @@ from tiny_checkpoints import CONFIGS, LLAMA, SPECIALS, STRETCH, TEXT, make_model
 
 import course_lib.checkpoint
 from course_lib.chat_template import POCKET_CHAT_TEMPLATE
-from course_lib.checkpoint import LanguageModel, config_from_hf, config_to_hf, load, save
+from course_lib.checkpoint import (
+    LanguageModel,
+    NoInitialWeights,
+    config_from_hf,
+    config_to_hf,
+    load,
+    save,
+)
 from course_lib.config import ModelConfig, RopeScaling
 from course_lib.device import available_devices, device
 from course_lib.layers import rope_tables
@@ -209,6 +217,19 @@ def test_tensors_that_do_not_match_are_named(folder, change, message):
     assert str(folder) in str(caught.value)
 
 
+def test_a_tied_head_may_be_in_the_file_too_or_alone_but_not_another(tmp_path):
+    make_model("llama tied, biased", tmp_path)
+    write_tokenizer(make_tokenizer("gpt2", 300), tmp_path)
+    expected, name = load(tmp_path), "model.embed_tokens.weight"
+    rewrite(tmp_path, lambda tensors: tensors.update({"lm_head.weight": tensors[name].clone()}))
+    same_logits(load(tmp_path), expected)
+    rewrite(tmp_path, lambda tensors: tensors.pop(name))
+    same_logits(load(tmp_path), expected)
+    rewrite(tmp_path, lambda tensors: tensors.update({name: tensors["lm_head.weight"] + 1}))
+    with pytest.raises(ValueError, match=r"lm_head\.weight is not embed_tokens\.weight"):
+        load(tmp_path)
+
+
 def test_tensors_that_can_be_computed_are_ignored(folder):
     expected = load(folder)
     rewrite(folder, lambda tensors: tensors.update({"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(3)}))
@@ -277,7 +298,7 @@ def test_several_ids_can_end_a_text(folder, generation, config, expected):
 
 def test_names(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(course_lib.checkpoint, "MODELS", tmp_path / "models")
-    with pytest.raises(ValueError, match="no model in .*pocket"):
+    with pytest.raises(ValueError, match=r"no model in .*pocket"):
         load()
     shutil.copytree(folder, tmp_path / "models" / "pocket")
     assert load().name == load("pocket").name == "pocket" and load().tokenizer.name == "pocket"
@@ -307,6 +328,15 @@ def test_the_hub_gives_a_folder_and_no_pickles(folder, monkeypatch):
     lm = load("someone/something")
     assert asked == {"name": "someone/something", "allow_patterns": ["*.safetensors", "*.json", "*.jinja"]}
     assert lm.name == "someone/something" and lm.tokenizer.name == "something"
+
+
+def test_loading_draws_no_random_numbers_and_imports_no_compiler(folder):
+    """Initial weights on the meta device would cost an import of torch._dynamo, seconds of it."""
+    code = ("import sys, torch; from course_lib import load; state = torch.get_rng_state(); "
+            "load(sys.argv[1]); print(state.equal(torch.get_rng_state()), 'torch._dynamo' in sys.modules)")
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True,
+                          cwd=course_lib.checkpoint.MODELS.parent.parent)
+    assert done.stdout.split() == ["True", "False"] and not done.stderr
 
 
 def test_default_precision_and_repr(folder):
@@ -346,7 +376,7 @@ PUBLISHED = {
 def test_published_configurations(name):
     count, hf = PUBLISHED[name]
     config = config_from_hf(hf)
-    with torch.device("meta"):
+    with torch.device("meta"), NoInitialWeights():
         model = CausalLM(config)
     assert sum(parameter.numel() for parameter in model.parameters()) == count
     assert config.sliding_window == (4096 if name.startswith("Mistral") else None)
@@ -356,12 +386,12 @@ def test_published_configurations(name):
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
 def test_what_a_configuration_leaves_out_means_what_its_family_says(family):
-    sizes = {name: 64 for name in ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads")}
+    sizes = {"vocab_size": 50, "hidden_size": 128, "intermediate_size": 70, "num_attention_heads": 64}
     theirs = transformers.AutoConfig.for_model(family, **sizes, num_hidden_layers=5)
     ours = config_from_hf({"model_type": family, **sizes, "num_hidden_layers": 5})
     for name in ("num_key_value_heads", "max_position_embeddings", "rms_norm_eps", "tie_word_embeddings"):
         assert getattr(ours, name) == getattr(theirs, name), name
-    assert ours.head_dim == getattr(theirs, "head_dim", 1) and ours.hidden_act == theirs.hidden_act
+    assert ours.head_dim == getattr(theirs, "head_dim", 2) and ours.hidden_act == theirs.hidden_act
     assert ours.sliding_window == getattr(theirs, "sliding_window", None)
     assert ours.rope_theta == theirs.rope_parameters["rope_theta"]
 
@@ -401,6 +431,7 @@ def test_qwen_slides_only_when_asked_and_from_a_layer_on(changes, expected):
     ({"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, "rope_type = 'linear'"),
     ({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}, "rope_type = 'dynamic'"),
     ({"rope_scaling": {"rope_type": "llama3", "factor": 2.0}}, "low_freq_factor"),
+    ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "same in every layer"),
     ({"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),
     ({"hidden_act": "gelu_fancy"}, "hidden_act = 'gelu_fancy'"),
     ({"quantization_config": {"quant_method": "gptq"}}, "quantization_config"),

@@ -109,6 +109,7 @@ def test_the_stream_equals_the_tokenizers_own_decode(tokenizer, text, with_end):
 
 @given(cut_bytes(st.text(alphabet="abé", max_size=14).map(str.encode)), some_stops)
 @example([b"ab", b"c"], ["abc", "b"])
+@example([b"abc"], ["abc", "b"])
 @example([b"aab"], ["ab", "b"])
 @example([b"a", b"a", b"b"], ["aab", "ab"])
 def test_stop_strings_end_the_text_however_it_is_cut(pieces, stops):

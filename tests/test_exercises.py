@@ -18,11 +18,13 @@ from hypothesis import strategies as st
 from nbclient import NotebookClient
 
 from course_lib import exercises
+from course_lib.chat_template import POCKET_CHAT_TEMPLATE
 from course_lib.checks import Exercise, find, notebooks
 from course_lib.checks.compare import CheckFailed, expect_close, expect_equal, show
-from course_lib.checks.nb01 import CONTROL, RANKS, encode_chat_turn, oracle, small_tokenizer
-from course_lib.tokenizer import POCKET_PATTERN, encode_piece, merge
+from course_lib.checks.nb01 import CONTROL, RANKS, SPECIAL_TOKENS, encode_chat_turn, oracle, small_tokenizer
+from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, encode_piece, merge
 
+ROOT = Path(__file__).parent.parent
 OURS = "The rest of the notebook uses course_lib's version.\n"
 
 
@@ -34,12 +36,11 @@ def progress_file(tmp_path, monkeypatch):
     return path
 
 
-def cell(source, number=[0]):  # noqa: B006
+def cell(source, names=None):
     """Run a source as IPython runs a cell: from a file that does not exist, its lines in linecache."""
-    number[0] += 1
-    filename = f"/tmp/ipykernel_1/{number[0]}.py"
+    filename = f"/tmp/ipykernel_1/{hash(source)}.py"
     linecache.cache[filename] = len(source), None, source.splitlines(True), filename
-    names = {"exercise": exercises.exercise}
+    names = {"exercise": exercises.exercise} if names is None else names
     exec(compile(source, filename, "exec"), names)
     return names
 
@@ -148,6 +149,15 @@ def merge(ids, pair, new_id):
     assert out.endswith("  line 2 of the cell, in look: return ids[i + 1]\n"
                         f"  IndexError: list index out of range\n{OURS}")
     assert "exercises.py" not in out and "nb01" not in out and "ipykernel" not in out
+
+
+def test_an_error_in_a_helper_of_another_cell_shows_both_places(capsys):
+    names = cell("from course_lib.exercises import exercise\ndef look(ids, i):\n    return ids[i + 7]\n")
+    cell("@exercise('01.2')\ndef merge(ids, pair, new_id):\n    return look(ids, 0)\n", names)
+    assert capsys.readouterr().out.splitlines()[2:5] == [
+        "  line 3 of the cell, in merge: return look(ids, 0)",
+        "  line 3 of the cell, in look: return ids[i + 7]",
+        "  IndexError: list index out of range"]
 
 
 def test_an_error_inside_a_package_shows_the_line_that_called_it(capsys):
@@ -404,29 +414,34 @@ CELLS = [
 ]
 
 
-def run_notebook():
-    """Outputs of `CELLS` in a kernel of its own, as text."""
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
-    NotebookClient(book, timeout=120, kernel_name="python3").execute(cwd=os.getcwd())
-    assert all(output.output_type == "stream" and output.name == "stdout"
-               for c in book.cells for output in c.outputs)
-    return ["".join(output.text for output in c.outputs) for c in book.cells]
-
-
-def test_outputs_in_a_kernel_do_not_depend_on_progress(progress_file, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")]))
-    nothing, stub, used, error, hints = before = run_notebook()
+def check_outputs(outputs):
+    nothing, stub, used, error, hints = outputs
     assert stub.startswith("Exercise 01.1 is not attempted: ") and used == "Counter({(1, 1): 2})\n"
     assert error.splitlines()[1:4] == ["  call: merge([5, 1, 2], (1, 2), 9)",
                                        "  line 4 of the cell, in merge: return ids[0] / 0",
                                        "  ZeroDivisionError: division by zero"]
     assert nothing == "" and hints.startswith("Hint 1 of 3") and "def merge(" in hints
+
+
+def test_outputs_in_a_kernel(progress_file, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
+    NotebookClient(book, timeout=300, kernel_name="python3").execute()
+    assert {(o.output_type, o.name) for c in book.cells for o in c.outputs} == {("stream", "stdout")}
+    check_outputs(["".join(output.text for output in c.outputs) for c in book.cells])
     assert not progress_file.exists()
+
+
+@pytest.mark.parametrize("content", ['{"passed": []}', '{"passed": ["01.1", "01.2"]}', "broken"])
+def test_outputs_do_not_depend_on_progress(content, capsys, progress_file):
     progress_file.parent.mkdir()
-    for content in ('{"passed": ["01.1", "01.2"]}', "broken"):
-        progress_file.write_text(content)
-        assert run_notebook() == before
-        assert progress_file.read_text() == content
+    progress_file.write_text(content)
+    outputs, names = [], {}
+    for source in CELLS:
+        names = cell(source, names)
+        outputs.append(capsys.readouterr().out)
+    check_outputs(outputs)
+    assert progress_file.read_text() == content
 
 
 # Comparison
@@ -541,16 +556,23 @@ def test_encoding_by_rank_agrees_with_the_oracle(text):
     assert encode_piece(text.encode(), RANKS) == oracle("(?s).+").encode_ordinary(text)
 
 
+TEMPLATED = Tokenizer("small", POCKET_PATTERN, RANKS, SPECIAL_TOKENS, chat_template=POCKET_CHAT_TEMPLATE)
 FRAGMENTS = [*CONTROL, " ", "\n", "ab", "<|", "im_end|>", "é", "'s"]
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join))
 def test_a_chat_turn_cannot_be_forged(content):
-    tokenizer = small_tokenizer()
+    tokenizer = TEMPLATED
     ids = encode_chat_turn(tokenizer, "user", content)
     special = [i for i in ids if i in tokenizer.special_tokens.values()]
     assert special == [tokenizer.special_tokens["<|im_start|>"], tokenizer.special_tokens["<|im_end|>"]]
     assert tokenizer.decode(ids) == f"<|im_start|>user\n{content}<|im_end|>\n"
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join))
+def test_a_chat_turn_is_what_the_template_gives(content):
+    by_template = TEMPLATED.apply_chat_template([{"role": "user", "content": content}])
+    assert encode_chat_turn(TEMPLATED, "user", content) == by_template
 
 
 def test_a_harmless_chat_turn_is_what_the_template_would_encode():

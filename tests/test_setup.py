@@ -53,12 +53,6 @@ def test_constraints_are_flat():
     assert not [name for name in PINS if name.startswith(("nvidia", "triton", "cuda"))]
 
 
-def test_what_is_installed_is_what_is_pinned():
-    for requirement in requirements():
-        version = metadata.version(requirement.name)
-        assert version.split("+")[0] == PINS[requirement.name.lower().replace("_", "-")]
-
-
 def test_environment_yml_says_what_pyproject_says():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     *conda, pip = environment["dependencies"]
@@ -109,8 +103,8 @@ LEVELS = {
     0: "config device course_map",
     1: "tokenizer chat_template detokenize layers kv_cache sampling flash quantize costs",
     2: "model",
-    3: "hf_tokenizer checkpoint generate",
-    4: "speculative scheduler train corpus",
+    3: "hf_tokenizer checkpoint generate trace",
+    4: "speculative scheduler train corpus claims",
     5: "agent server evaluate",
     6: "plots views widgets exercises checks bench doctor",
     7: "__init__ __main__",

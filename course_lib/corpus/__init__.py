@@ -8,13 +8,15 @@ out by a hash of their text (`is_held_out`), so that the evaluation asks what tr
 
 from __future__ import annotations
 
+import argparse
 import re
 import tomllib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 from operator import add, floordiv, mul, sub
 from random import Random
 from typing import Any, NamedTuple
@@ -318,3 +320,14 @@ def documents(seed: int = 0) -> Iterator[str]:
     writer = Writer(seed)
     while True:
         yield writer.document()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print documents of the training text, to read them or to keep them."""
+    parser = argparse.ArgumentParser(prog="python -m course_lib corpus", description=main.__doc__)
+    parser.add_argument("--documents", type=int, default=10, help="how many (default: 10)")
+    parser.add_argument("--seed", type=int, default=0, help="which text (default: 0, that of the training)")
+    args = parser.parse_args(argv)
+    for text in islice(documents(args.seed), args.documents):
+        print(text)
+    return 0

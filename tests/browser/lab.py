@@ -50,7 +50,8 @@ def find_chromium() -> str:
     for name in (os.environ.get("COURSE_CHROMIUM"), CHROMIUM, "chromium", "chromium-browser", "google-chrome"):
         if name and (path := shutil.which(name)):
             return path
-    raise FileNotFoundError("the browser tests need Chromium: `apt-get install chromium`, or COURSE_CHROMIUM=/path/to/it")
+    raise FileNotFoundError("the browser tests need Chromium: `apt-get install chromium`, or set COURSE_CHROMIUM "
+                            "to the path of one")
 
 
 def launch(playwright: Playwright) -> Browser:
@@ -81,7 +82,7 @@ def jupyterlab(root: Path, state: Path, *, theme: str = "JupyterLab Light") -> I
         state: an empty folder for settings, runtime files and the log `lab.log`.
 
     Raises:
-        RuntimeError: the server ended or did not answer within a minute; the message holds its log.
+        RuntimeError: the server ended or did not answer within three minutes; the message holds its log.
     """
     write_json(state / "config" / "labconfig" / "page_config.json", PAGE_CONFIG)
     for name, content in {**SETTINGS, "apputils-extension/themes": {"theme": theme}}.items():
@@ -108,7 +109,7 @@ def jupyterlab(root: Path, state: Path, *, theme: str = "JupyterLab Light") -> I
 
 def wait_until_up(url: str, server: subprocess.Popen, log: Path) -> None:
     """Return when the server answers."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while server.poll() is None and time.monotonic() < deadline:
         try:
             with urllib.request.urlopen(f"{url}/api/status?token={TOKEN}", timeout=1):
@@ -168,10 +169,10 @@ class Notebook:
     def locate(self, selector: str) -> Locator:
         """The first match, scrolled into view."""
         found = self.page.locator(selector).first
-        found.wait_for(state="visible", timeout=20_000)
+        found.wait_for(state="visible", timeout=60_000)
         found.scroll_into_view_if_needed()
         return found
 
-    def until(self, condition: str, *args: object, timeout_s: float = 20) -> None:
+    def until(self, condition: str, *args: object, timeout_s: float = 60) -> None:
         """Wait until the JavaScript function `condition`, called with `args` as one array, is true."""
         self.page.wait_for_function(condition, arg=list(args), timeout=1000 * timeout_s)

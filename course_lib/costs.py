@@ -1,0 +1,180 @@
+"""What a model costs: parameters, bytes, floating-point operations and money, from its shape alone.
+
+Every formula is exact for the models of this package, and the tests compare it with the live object. Units
+stand in the names and docstrings: FLOPs count a multiply and an add as two, 1 GB is 1e9 bytes, prices are
+in dollars.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from course_lib.config import ModelConfig, require
+
+# Published shapes to try the formulas on; the sources are the `config.json` files of the checkpoints.
+GPT2 = ModelConfig(vocab_size=50257, hidden_size=768, intermediate_size=3072, num_hidden_layers=12,
+                   num_attention_heads=12, norm="layernorm", positions="learned", gated_mlp=False,
+                   hidden_act="gelu_tanh", attention_bias=True, attention_out_bias=True, mlp_bias=True)
+LLAMA_3_8B = ModelConfig(vocab_size=128256, hidden_size=4096, intermediate_size=14336,
+                         num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8,
+                         max_position_embeddings=8192, rope_theta=500_000.0, tie_word_embeddings=False)
+LLAMA_3_70B = ModelConfig(vocab_size=128256, hidden_size=8192, intermediate_size=28672,
+                          num_hidden_layers=80, num_attention_heads=64, num_key_value_heads=8,
+                          max_position_embeddings=8192, rope_theta=500_000.0, tie_word_embeddings=False)
+
+
+@dataclass(frozen=True)
+class ParameterCount:
+    """Learned numbers of a model by part; `head` is 0 where the embedding serves as the head."""
+
+    embedding: int
+    attention: int
+    mlp: int
+    norm: int
+    head: int
+
+    @property
+    def total(self) -> int:
+        """All of them, each once."""
+        return sum(asdict(self).values())
+
+
+def parameter_count(config: ModelConfig) -> ParameterCount:
+    """Count the parameters of a model without building it.
+
+    >>> parameter_count(LLAMA_3_8B).total
+    8030261248
+    >>> parameter_count(GPT2).total
+    124439808
+    """
+    D, V, L = config.hidden_size, config.vocab_size, config.num_hidden_layers
+    learned = config.positions == "learned"
+    biases = 1 if config.norm == "rmsnorm" else 2  # LayerNorm has a bias beside its weight
+    norm_sizes = L * (2 * D + (2 * config.head_dim if config.qk_norm else 0)) + D
+    return ParameterCount(
+        embedding=V * D + (config.max_position_embeddings * D if learned else 0),
+        attention=L * attention_parameters(config), mlp=L * mlp_parameters(config),
+        norm=biases * norm_sizes, head=0 if config.tie_word_embeddings else V * D)
+
+
+def attention_parameters(config: ModelConfig) -> int:
+    """Of the four projections of one layer."""
+    D, query = config.hidden_size, config.num_attention_heads * config.head_dim
+    kv = 2 * config.num_key_value_heads * config.head_dim
+    biases = (query + kv) * config.attention_bias + D * config.attention_out_bias
+    return D * (query + kv) + query * D + biases
+
+
+def mlp_parameters(config: ModelConfig) -> int:
+    """Of the two or, with a gate, three matrices of one layer."""
+    D, F, wide = config.hidden_size, config.intermediate_size, 2 if config.gated_mlp else 1
+    return (wide + 1) * D * F + (wide * F + D) * config.mlp_bias
+
+
+def weight_bytes(config: ModelConfig, bytes_per_weight: float = 2) -> float:
+    """Bytes of all parameters: 4 bytes each in float32, 2 in bfloat16, 0.5 in int4.
+
+    >>> weight_bytes(LLAMA_3_70B) / 1e9
+    141.107412992
+    """
+    require(bytes_per_weight > 0, "bytes_per_weight", bytes_per_weight, "> 0")
+    return parameter_count(config).total * bytes_per_weight
+
+
+def kv_bytes_per_token(config: ModelConfig, bytes_per_element: float = 2) -> float:
+    """Bytes that one more position adds to the KV cache: a key and a value in every layer.
+
+    >>> kv_bytes_per_token(LLAMA_3_8B)
+    131072
+    """
+    require(bytes_per_element > 0, "bytes_per_element", bytes_per_element, "> 0")
+    return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * bytes_per_element
+
+
+@dataclass(frozen=True)
+class Flops:
+    """Floating-point operations of the matrix products for one token, by part."""
+
+    dense: int
+    attention: int
+    head: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(asdict(self).values())
+
+
+def flops_per_token(config: ModelConfig, context: int) -> Flops:
+    """Forward pass for one token that sees `context` positions, its own included.
+
+    A matrix of n weights costs 2 n, so `dense` and `head` are twice their weights. `attention` is scores
+    and weighted sum, 2 Dh each per head and position. Norms, RoPE, softmax, biases and activations do not
+    count, and looking an embedding up costs nothing.
+
+    >>> flops_per_token(LLAMA_3_8B, 1024)
+    Flops(dense=13958643712, attention=536870912, head=1050673152)
+    """
+    require(context >= 1, "context", context, ">= 1")
+    D, L = config.hidden_size, config.num_hidden_layers
+    query, kv = config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
+    mlp = (3 if config.gated_mlp else 2) * D * config.intermediate_size
+    seen = min(context, config.sliding_window or context)
+    return Flops(dense=2 * L * (2 * D * query + 2 * D * kv + mlp), attention=4 * L * query * seen,
+                 head=2 * D * config.vocab_size)
+
+
+def prefill_flops(config: ModelConfig, tokens: int) -> int:
+    """Forward pass over a prompt of so many tokens, each seeing those before it, with one row of logits.
+
+    A kernel that computes the masked half of the scores as well does twice the attention.
+    """
+    require(tokens >= 1, "tokens", tokens, ">= 1")
+    each = flops_per_token(config, 1)
+    window = min(tokens, config.sliding_window or tokens)
+    seen = window * (window + 1) // 2 + (tokens - window) * window  # summed over the tokens
+    return tokens * each.dense + seen * each.attention + each.head
+
+
+def decode_bytes(config: ModelConfig, context: int, *, batch_size: int = 1, bytes_per_weight: float = 2,
+                 bytes_per_element: float = 2) -> float:
+    """Bytes read from memory for one decode step: every weight once, and the cache of each row.
+
+    Args:
+        context: positions that each row sees.
+        batch_size: rows that share one reading of the weights.
+
+    Of an embedding that is not the head as well, and of learned positions, only the rows looked up are read.
+
+    >>> decode_bytes(LLAMA_3_8B, context=1024) / 1e9  # 15.0 of weights, 0.1 of keys and values
+    15.144067072
+    """
+    require(batch_size >= 1, "batch_size", batch_size, ">= 1")
+    count = parameter_count(config)
+    matrices = count.total - count.embedding + config.vocab_size * config.hidden_size * (count.head == 0)
+    looked_up = config.hidden_size * ((count.head > 0) + (config.positions == "learned"))
+    seen = min(context, config.sliding_window or context)
+    return ((matrices + batch_size * looked_up) * bytes_per_weight
+            + batch_size * seen * kv_bytes_per_token(config, bytes_per_element))
+
+
+def step_seconds(flops: float, nbytes: float, *, flops_per_s: float, bytes_per_s: float) -> float:
+    """The roofline's lower bound for a step: computing and reading overlap, so the slower one counts.
+
+    Source: Williams et al. 2009.
+
+    >>> step_seconds(2e9, 1e9, flops_per_s=1e12, bytes_per_s=50e9)
+    0.02
+    """
+    return max(flops / flops_per_s, nbytes / bytes_per_s)
+
+
+def price(tokens_in: int, tokens_out: int, *, per_million_in: float, per_million_out: float) -> float:
+    """Dollars for a request, given dollars per million tokens read and written.
+
+    >>> price(1_500, 200, per_million_in=0.5, per_million_out=2.0)
+    0.00115
+    """
+    for name, tokens in (("tokens_in", tokens_in), ("tokens_out", tokens_out)):
+        require(tokens >= 0, name, tokens, ">= 0")
+    return (tokens_in * per_million_in + tokens_out * per_million_out) / 1e6
