@@ -147,7 +147,7 @@ def decode_bytes(config: ModelConfig, context: int, *, batch_size: int = 1, byte
     Of an embedding that is not the head as well, and of learned positions, only the rows looked up are read.
 
     >>> decode_bytes(LLAMA_3_8B, context=1024) / 1e9  # 15.0 of weights, 0.1 of keys and values
-    15.144067072
+    15.144075264
     """
     require(batch_size >= 1, "batch_size", batch_size, ">= 1")
     count = parameter_count(config)

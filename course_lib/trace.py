@@ -1,26 +1,26 @@
-"""One pass through the model with everything that happened on the way kept for looking at."""
+"""What a forward pass went through: the residual stream, the attention weights and the logits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from course_lib.layers import attention_weights, causal_mask
-from course_lib.model import CausalLM
+from course_lib.model import Attention, CausalLM
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What `trace` saw.
+    """Values of one forward pass.
 
     Attributes:
-        hidden_states: (L + 1, B, T, D), the residual stream before each layer and after the last one.
-        attentions: (L, B, H, T, T), how much each position took from each.
+        hidden_states: the residual stream as it enters each layer and as it leaves the last one, before
+            the final norm: (L + 1, B, T, D).
+        attentions: how much each query takes from each key: (L, B, H, T, T), rows that sum to 1.
         logits: (B, T, V).
     """
 
@@ -29,39 +29,28 @@ class Trace:
     logits: Tensor
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def trace(model: CausalLM, input_ids: Tensor) -> Trace:
-    """Run `input_ids` (B, T) through the model, without a cache, and keep what passed.
+    """Run the model over `input_ids` (B, T), without a cache, and keep what passes by.
 
-    The model computes attention in a fused kernel that never shows its weights. They are computed a
-    second time here, from each layer's own queries and keys, by `course_lib.layers.attention_weights`.
+    The fused attention kernel never forms the weights, so they are computed a second time, from the
+    queries and keys of the layer's own projections. That takes B * H * T * T numbers per layer.
     """
-    entering: list[Tensor] = []
-    attentions: list[Tensor] = []
-
-    def on_layer(layer: nn.Module, args: tuple[Any, ...]) -> None:
-        entering.append(args[0])
-
-    def on_attention(attn: nn.Module, args: tuple[Any, ...]) -> None:
-        q, k, _ = attn.project(args[0], args[1])
-        mask = causal_mask(q.shape[2], k.shape[2], window=model.config.sliding_window, device=q.device)
-        attentions.append(attention_weights(q, k, mask))
-
-    def on_norm(norm: nn.Module, args: tuple[Any, ...]) -> None:
-        entering.append(args[0])
-
-    with hooks([(layer, on_layer) for layer in model.layers]
-               + [(layer.self_attn, on_attention) for layer in model.layers] + [(model.norm, on_norm)]):
+    hidden_states, attentions = [], []
+    with ExitStack() as hooks:  # removes them, whatever happens
+        for layer in model.layers:
+            hooks.enter_context(layer.register_forward_pre_hook(lambda _, args: hidden_states.append(args[0])))
+            hooks.enter_context(layer.self_attn.register_forward_pre_hook(
+                lambda attention, args: attentions.append(weights_of(attention, *args))))
+        hooks.enter_context(model.norm.register_forward_pre_hook(lambda _, args: hidden_states.append(args[0])))
         logits = model(input_ids)
-    return Trace(torch.stack(entering), torch.stack(attentions), logits)
+    return Trace(torch.stack(hidden_states), torch.stack(attentions), logits)
 
 
-@contextmanager
-def hooks(pairs: list[tuple[nn.Module, Any]]) -> Iterator[None]:
-    """Call each function with its module's arguments before the module runs, until the block ends."""
-    handles = [module.register_forward_pre_hook(function) for module, function in pairs]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+def weights_of(attention: Attention, x: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Tensor | None,
+               kv_cache: Any) -> Tensor:
+    """The attention weights (B, H, T, T) of a layer that is called with these arguments."""
+    q, k, _ = attention.project(x, rope)
+    if mask is None:
+        mask = causal_mask(q.shape[2], k.shape[2], device=x.device)
+    return attention_weights(q, k, mask)

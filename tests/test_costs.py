@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.config import ModelConfig
@@ -73,7 +74,7 @@ def test_cache_bytes_equal_the_caches_own(config, dtype, size):
 
 def counted_flops(model, ids, **arguments):
     """What PyTorch's own counter saw; it knows matrix products only, as our formulas do."""
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         model(ids, **arguments)
     return counter.get_total_flops()
 
