@@ -94,6 +94,8 @@ def load(name_or_path: str | Path | None = None, device: str | torch.device | No
     with torch.device("meta"), NoInitialWeights():  # shapes alone; the file's tensors become the weights
         model = CausalLM(config)
     load_weights(model, folder, device, dtype)
+    if device.type == "cpu":
+        model.decode_layout()
     return LanguageModel(model.eval(), tokenizer, config, read_eos(folder, hf, tokenizer), name)
 
 

@@ -77,6 +77,7 @@ class ModelConfig:
         require(self.num_attention_heads % self.num_key_value_heads == 0, "num_key_value_heads",
                 self.num_key_value_heads,
                 f"a divisor of num_attention_heads = {self.num_attention_heads}")
+        require(self.head_dim > 0, "head_dim", self.head_dim, "a positive integer")
         if self.positions == "rope":
             require(self.head_dim % 2 == 0, "head_dim", self.head_dim, "even, RoPE turns pairs")
         require(self.hidden_act in ACTIVATIONS, "hidden_act", self.hidden_act, f"one of {ACTIVATIONS}")
@@ -141,7 +142,11 @@ class SamplingParams:
             require(-2 <= getattr(self, name) <= 2, name, getattr(self, name), "in [-2, 2]")
         require(is_int(self.max_tokens) and self.max_tokens >= 1, "max_tokens", self.max_tokens,
                 "an integer >= 1")
-        require(all(self.stop), "stop", self.stop, "made of non-empty strings")
+        require(all(isinstance(text, str) and text for text in self.stop), "stop", self.stop,
+                "made of non-empty strings")
+        require(all(is_int(i) and i >= 0 for i in self.stop_token_ids), "stop_token_ids", self.stop_token_ids,
+                "made of integers >= 0")
+        require(self.seed is None or is_int(self.seed), "seed", self.seed, "None or an integer")
         require(self.logprobs is None or (is_int(self.logprobs) and self.logprobs >= 0), "logprobs",
                 self.logprobs, "None or an integer >= 0")
 

@@ -212,7 +212,7 @@ def card(lm: LanguageModel, draft: LanguageModel, scores: dict[str, Score]) -> s
     facts = [json.loads((MODELS / name / "training.json").read_text()) for name in ("pocket", "pocket-draft")]
     rows = {"command": "`{command}`", "seed": "{config[seed]}", "steps": "{last[step]:,}",
             "tokens read": "{last[tokens]:,}", "wall time": "{last[seconds]:,.0f} s",
-            "last validation loss": "{last[val_loss]:.3f}", "machine": "{machine}"}
+            "last validation loss": "{last[val_loss]:.3f}", "machine": "{machine}", "note": "{note}"}
     training = "\n".join(f"| {name} | " + " | ".join(form.format(**fact) for fact in facts) + " |"
                          for name, form in rows.items())
     c = lm.config

@@ -93,7 +93,7 @@ def bars(labels: Sequence[str], values: Sequence[float], *, xlabel: str, ylabel:
         labels: as many as values; they may repeat.
         highlight: labels whose bars are vermilion and whose label is bold.
         reference: a second value for each bar, drawn as an outline around it: "before" to its "after".
-        value_format: applied to each value.
+        value_format: applied to each value and its reference: "{1:.0%} → {0:.0%}" writes both.
     """
     xs = numbers("values", values, len(labels))
     outlines = xs if reference is None else numbers("reference", reference, len(labels))
@@ -109,7 +109,7 @@ def bars(labels: Sequence[str], values: Sequence[float], *, xlabel: str, ylabel:
             tick.set_fontweight("bold" if label in highlight else "normal")
         for y, (x, outline) in enumerate(zip(xs, outlines)):
             end = min(x, outline, 0) if x < 0 else max(x, outline)
-            axes.annotate(value_format.format(x), (end, y), (-4 if x < 0 else 4, 0),
+            axes.annotate(value_format.format(x, outline), (end, y), (-4 if x < 0 else 4, 0),
                           textcoords="offset points", ha="right" if x < 0 else "left", va="center", fontsize=9)
         axes.invert_yaxis()
         axes.margins(x=0.12, y=0.02)

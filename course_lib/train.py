@@ -26,7 +26,7 @@ from torch import Tensor
 from course_lib.chat_template import POCKET_CHAT_TEMPLATE
 from course_lib.checkpoint import MODELS, LanguageModel, save
 from course_lib.config import ModelConfig, require
-from course_lib.corpus import END_OF_TEXT, documents
+from course_lib.corpus import END_OF_TEXT, documents, training_documents
 from course_lib.device import device as choose_device
 from course_lib.model import CausalLM
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe
@@ -56,7 +56,7 @@ class TrainConfig:
     """
 
     steps: int
-    sequences: int = 10
+    sequences: int = 6
     length: int = 208
     long_length: int = 1024
     long_every: int = 16
@@ -136,8 +136,8 @@ def train_tokenizer(*, characters: int = 4_000_000) -> Tokenizer:
 
 
 def encode_corpus(tokenizer: Tokenizer, tokens: int, seed: int) -> np.ndarray:
-    """At least so many tokens of the corpus, as one array of uint16."""
-    chunks, size, stream = [], 0, documents(seed)
+    """At least so many tokens of what the models read, as one array of uint16."""
+    chunks, size, stream = [], 0, training_documents(seed)
     while size < tokens:
         ids = tokenizer.encode("".join(islice(stream, 200)), allowed_special="all")
         chunks.append(np.array(ids, dtype=np.uint16))
@@ -246,7 +246,7 @@ def corpus_batches(tokenizer: Tokenizer, work: Path, tokens: int) -> tuple[Batch
 
 
 def make_model(name: str, tokenizer: Tokenizer, batches: tuple[Batches, Batches], config: TrainConfig,
-               work: Path, folder: Path, *, device: torch.device, compiled: bool) -> None:
+               work: Path, folder: Path, *, device: torch.device, compiled: bool, note: str = "") -> None:
     """Train one of the shipped models and save it as a checkpoint with its log and checksums."""
     shape = RECIPES[name].model
     model = CausalLM(shape)
@@ -265,7 +265,7 @@ def make_model(name: str, tokenizer: Tokenizer, batches: tuple[Batches, Batches]
     save(LanguageModel(model, tokenizer, shape, ends, name), folder, dtype=torch.bfloat16)
     (folder / "training_log.jsonl").write_bytes(log.read_bytes())
     facts = {"config": asdict(config), "last": json.loads(log.read_text().splitlines()[-1]),
-             "machine": machine(device), "command": "python -m course_lib train"}
+             "machine": machine(device), "command": "python -m course_lib train", "note": note}
     (folder / "training.json").write_text(json.dumps(facts, indent=2) + "\n")
     write_checksums(folder)
 
@@ -292,6 +292,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=RECIPES, help="one model instead of both")
     parser.add_argument("--steps", type=int, help="optimizer steps instead of the recipe's")
     parser.add_argument("--no-compile", action="store_true", help="run without torch.compile")
+    parser.add_argument("--note", default="", help="what the model card should say about this run")
     args = parser.parse_args(argv)
     args.work.mkdir(parents=True, exist_ok=True)
     tokenizer = train_tokenizer()
@@ -300,5 +301,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = replace(config, steps=args.steps or config.steps)
         batches = corpus_batches(tokenizer, args.work, CORPUS_TOKENS)
         make_model(name, tokenizer, batches, config, args.work, args.models / name,
-                   device=choose_device(), compiled=not args.no_compile)
+                   device=choose_device(), compiled=not args.no_compile, note=args.note)
     return 0

@@ -274,5 +274,5 @@ def distribution_figure(view: views.DistributionView, tokenizer: Any, top: int =
     if (rest := len(view.ids) - len(ids)) > 0:
         tail_before, tail_after = view.tail(top)
         labels, before, after = labels + [f"other {rest:,}"], before + [tail_before], after + [tail_after]
-    return plots.bars(labels, after, reference=before, value_format="{:.1%}", ylabel="next token",
+    return plots.bars(labels, after, reference=before, value_format="{1:.1%} → {0:.1%}", ylabel="next token",
                       xlabel="probability (outline: the model; filled: after the filters)")

@@ -44,7 +44,7 @@ def make_lm(**changes):
         for parameter in model.parameters():
             parameter.mul_(8) if parameter.dim() == 2 else parameter.add_(0.3)
     eos = frozenset(specials[tag] for tag in ("<|im_end|>", "<|endoftext|>"))
-    return LanguageModel(model.eval(), tokenizer, config, eos, "mine")
+    return LanguageModel(model.eval().decode_layout(), tokenizer, config, eos, "mine")  # as `load` does
 
 
 def same_logits(first, second, atol=0.0):

@@ -117,3 +117,18 @@ def test_is_int_and_require():
     require(True, "x", 1, "anything")
     with pytest.raises(ValueError, match=r"^x = 'y' is not allowed: must be z$"):
         require(False, "x", "y", "z")
+
+
+@pytest.mark.parametrize("setting", [{"stop": (1,)}, {"stop_token_ids": ("a",)}, {"stop_token_ids": (-1,)},
+                                     {"seed": 0.5}, {"seed": "x"}])
+def test_settings_of_the_wrong_type_are_refused(setting):
+    (name, value), = setting.items()
+    with pytest.raises(ValueError, match=f"^{name} = .* is not allowed"):
+        SamplingParams(**setting)
+
+
+@pytest.mark.parametrize("head_dim", [0, -2])
+def test_a_head_has_a_size(head_dim):
+    with pytest.raises(ValueError, match=f"head_dim = {head_dim} is not allowed"):
+        ModelConfig(vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2,
+                    head_dim=head_dim)

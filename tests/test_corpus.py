@@ -21,6 +21,7 @@ from course_lib.corpus import (
     encyclopedia,
     is_held_out,
     main,
+    training_documents,
 )
 from course_lib.corpus.grammar import SLOT, expand
 
@@ -180,3 +181,30 @@ def test_an_unknown_rule_is_an_error():
 def test_the_command_prints_documents(capsys):
     assert main(["--documents", "2", "--seed", "5"]) == 0
     assert capsys.readouterr().out == "\n".join(itertools.islice(documents(5), 2)) + "\n"
+
+
+@pytest.mark.parametrize("name, roots", [("stories", ("skeletons", "child_skeletons")), ("pronouns", ("it", "she_he")),
+                                         ("everyday", ("decline",))])
+def test_every_rule_is_reached_and_every_slot_has_one(name, roots):
+    table = data(name)
+    rules, reached = table["rules"], set()
+    todo = [text for root in roots for text in strings(table[root])]
+    while todo:
+        for rule in {rule for _, rule, _ in SLOT.findall(todo.pop())} - reached:
+            reached.add(rule)
+            todo += rules.get(rule, ())
+    variables = set(Writer(0).characters())
+    assert rules.keys() - reached == set(), "rules that nothing uses"
+    assert reached - rules.keys() - variables == set(), "slots without a rule"
+
+
+def test_every_fifth_training_document_is_a_drill_and_the_others_are_the_text():
+    mixed = list(itertools.islice(training_documents(3), 50))
+    assert [text for number, text in enumerate(mixed, 1) if number % 5] == list(itertools.islice(documents(3), 40))
+
+
+def test_a_drill_repeats_its_row():
+    writer = Writer(3)
+    for _ in range(100):
+        words = re.split(r"[ \n]|, ", writer.drill_document())
+        assert any(2 <= len(words) // n <= 8 and words == words[: len(words) // n] * n for n in range(2, 6))

@@ -66,6 +66,8 @@ def test_fonts_are_readable_and_nothing_leaves_the_figure(make):
 def test_bars_are_labelled_with_names_and_values():
     figure = some_bars(highlight=["floor"], reference=[0.2, 0.2, 0.2], value_format="{:.0%}")
     assert {"mat", "floor", "moon", "60%", "30%", "10%", "probability", "next token"} <= set(texts(figure))
+    both = some_bars(reference=[0.2, 0.3, 0.5], value_format="{1:.0%} → {0:.0%}")
+    assert {"20% → 60%", "30% → 30%", "50% → 10%"} <= set(texts(both))
     [axes] = figure.axes
     assert [patch.get_width() for patch in axes.patches] == pytest.approx([0.6, 0.3, 0.1, 0.2, 0.2, 0.2])
     assert [t.get_fontweight() for t in axes.get_yticklabels()] == ["normal", "bold", "normal"]

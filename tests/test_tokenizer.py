@@ -230,3 +230,7 @@ def test_rebuilt_from_its_parts_it_is_the_same(tokenizer):
 
 def test_the_corpus_sample_is_repeatable(corpus):
     assert list(islice(documents(0), 50)) == corpus[:50]
+
+
+def test_ranks_may_have_gaps():
+    assert encode_piece(b"cab", {b"a": 5, b"b": 9, b"c": 2, b"ab": 700}) == [2, 700]

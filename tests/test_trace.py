@@ -64,14 +64,14 @@ def test_rows_sum_to_one_and_the_future_weighs_nothing(model):
 
 
 def test_the_weights_give_back_what_each_attention_did(model):
-    inputs, outputs = [], []
-    hooks = [layer.self_attn.register_forward_hook(
-        lambda _, args, output: (inputs.append(args[0]), outputs.append(output))) for layer in model.layers]
+    calls = []
+    hooks = [layer.self_attn.register_forward_hook(lambda _, args, output: calls.append((args[0], output)))
+             for layer in model.layers]
     result = trace(model, IDS)
     for hook in hooks:
         hook.remove()
     with torch.no_grad():
-        for layer, x, y, weights in zip(model.layers, inputs, outputs, result.attentions, strict=True):
+        for layer, (x, y), weights in zip(model.layers, calls, result.attentions, strict=True):
             attention = layer.self_attn
             v = attention.v_proj(x).view(2, 7, -1, 4).transpose(1, 2)  # (B, Hkv, T, Dh)
             heads = weights @ repeat_kv(v, 6 // v.shape[1])  # (B, H, T, Dh)

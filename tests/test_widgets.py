@@ -309,7 +309,8 @@ def test_tokenizer_widget_follows_text_choice_and_box():
 
 def test_sampling_widget_shows_what_generate_gives(lm):
     prompt = "The cat sat"
-    params = SamplingParams(temperature=0.9, top_k=50, top_p=0.95, seed=3, repetition_penalty=1.2)
+    params = SamplingParams(temperature=0.9, top_k=50, top_p=0.95, seed=3, repetition_penalty=1.2,
+                            presence_penalty=1.5)
     panel = sampling_widget(lm, prompt, params=params, max_tokens=9)
     for name, value in [("temperature", 1.3), ("top_k", 9), ("top_p", 0.5), ("seed", 11), ("temperature", 0.0)]:
         panel.knobs[name].value = value

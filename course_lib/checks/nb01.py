@@ -92,6 +92,9 @@ def check_encode_piece(attempt: Callable) -> None:
     expect_piece(b"aaa", "of two unions with the same rank the left one is joined first")
     expect_piece(b"efxef", "go on until no union is known; one join is not enough")
     expect_piece(b"aabcdzefde", "after every join look for the lowest rank among the new neighbours again")
+    gaps = {b"a": 5, b"b": 9, b"c": 2, b"ab": 700}
+    expect_equal(attempt(b"cab", gaps), [2, 700],
+                 "ranks may have gaps: an unknown union ranks behind all others, not at len(mergeable_ranks)")
 
 
 # 01.4
@@ -182,7 +185,7 @@ EXERCISES = (
         )),
     Exercise(
         "01.4", "write a chat turn that cannot be forged", encode_chat_turn, check_encode_chat_turn,
-        minutes=10, hints=(
+        minutes=10, kind="find the bug", hints=(
             "Who may write a control id: the program, or the text that a user typed?",
             "Take the ids of <|im_start|> and <|im_end|> from tokenizer.special_tokens and never encode "
             "their text.",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from itertools import islice
+from itertools import count, islice
 from operator import add, floordiv, mul, sub
 from random import Random
 from typing import Any, NamedTuple
@@ -240,6 +240,14 @@ class Writer:
         text = " ".join(words)
         return exchange(self.question("repeat", text=text), text)
 
+    def drill_document(self) -> str:
+        """A row of numbers, names and made-up words, said several times over: practice in copying."""
+        makers = [lambda: str(self.operand()), self.made_up_word, lambda: self.characters()["hero"]]
+        if self.rng.random() < 0.5:
+            makers = makers[:1]
+        row = " ".join(self.rng.choice(makers)() for _ in range(self.rng.randint(2, 8)))
+        return self.rng.choice(["\n", " ", ", "]).join([row] * self.rng.randint(2, 5))
+
     def small_talk_exchange(self, tools: tuple[str, ...]) -> Messages:
         """Hello, thank you, who are you?"""
         topic = self.rng.choice(data("everyday")["chat"])
@@ -316,10 +324,21 @@ def tool_exchange(user: str, tool: str, arguments: dict[str, str], result: str, 
 
 
 def documents(seed: int = 0) -> Iterator[str]:
-    """The training text, document by document, without end."""
+    """The course's text, document by document, without end."""
     writer = Writer(seed)
     while True:
         yield writer.document()
+
+
+def training_documents(seed: int = 0, *, drill_every: int = 5) -> Iterator[str]:
+    """What the models read: `documents`, and every so-manieth time a drill instead.
+
+    A small model discovers late that what stood before can be copied, which names, operands and
+    tool results ask of it. Text that repeats itself shows it early.
+    """
+    text, drill = documents(seed), Writer(seed)
+    for number in count(1):
+        yield drill.drill_document() + END_OF_TEXT if number % drill_every == 0 else next(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

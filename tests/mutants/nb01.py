@@ -333,6 +333,18 @@ def encode_by_a_heap(piece, mergeable_ranks):
     return [mergeable_ranks[piece[i : after[i]]] for i in sorted(after)]
 
 
+@mutant("01.3", "ranks may have gaps")
+def encode_with_unknown_unions_at_the_size(piece, mergeable_ranks):
+    parts = [piece[i : i + 1] for i in range(len(piece))]
+    while len(parts) > 1:
+        unions = [left + right for left, right in zip(parts, parts[1:])]
+        best = min(range(len(unions)), key=lambda i: mergeable_ranks.get(unions[i], len(mergeable_ranks)))
+        if unions[best] not in mergeable_ranks:
+            break
+        parts[best : best + 2] = [unions[best]]
+    return [mergeable_ranks[part] for part in parts]
+
+
 # 01.4 encode_chat_turn
 
 
