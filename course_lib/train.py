@@ -28,6 +28,7 @@ from course_lib.checkpoint import MODELS, LanguageModel, save
 from course_lib.config import ModelConfig, require
 from course_lib.corpus import END_OF_TEXT, documents, training_documents
 from course_lib.device import device as choose_device
+from course_lib.guidance import Guide
 from course_lib.model import CausalLM
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe
 
@@ -52,6 +53,8 @@ class TrainConfig:
         sequences, length: of a short step. Many small steps teach copying sooner than few large ones.
         long_length, long_every: every so-manieth step reads as many tokens in longer sequences, so
             that every position of the context is trained.
+        guided: the first step with, and the first one again without, the loss of `course_lib.guidance`,
+            which is added with guide_weight.
         peak_lr: reached after warmup_steps, held, and brought to zero over the last decay_fraction.
     """
 
@@ -66,10 +69,13 @@ class TrainConfig:
     weight_decay: float = 0.1
     betas: tuple[float, float] = (0.9, 0.98)
     clip: float = 1.0
+    guided: tuple[int, int] = (0, 0)
+    guide_weight: float = 0.1
     seed: int = 0
 
     def __post_init__(self) -> None:
         require(self.steps >= 1, "steps", self.steps, ">= 1")
+        require(0 <= self.guided[0] <= self.guided[1], "guided", self.guided, "two steps in order")
         require(0 <= self.decay_fraction <= 1, "decay_fraction", self.decay_fraction, "in [0, 1]")
 
 
@@ -81,7 +87,7 @@ class Recipe(NamedTuple):
 
 
 CORPUS_TOKENS = 20_000_000
-RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=6500)),
+RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=8000, guided=(300, 900))),
            "pocket-draft": Recipe(POCKET_DRAFT, TrainConfig(steps=3000, peak_lr=3e-3))}
 
 
@@ -175,7 +181,10 @@ def train(model: CausalLM, batches: Batches, config: TrainConfig, *, validation:
     started, losses = time.perf_counter() - seconds, []
     for step in range(first, config.steps):
         ids = batches(step, *window(step, config)).to(model.embed_tokens.weight.device)
-        losses.append(train_step(forward, optimizer, ids, learning_rate(step, config), config.clip))
+        if config.guided[0] <= step < config.guided[1]:
+            losses.append(guided_step(model, optimizer, ids, learning_rate(step, config), config))
+        else:
+            losses.append(train_step(forward, optimizer, ids, learning_rate(step, config), config.clip))
         tokens += ids.shape[0] * (ids.shape[1] - 1)
         done = step + 1
         if done % log_every and done < config.steps:
@@ -200,16 +209,31 @@ def window(step: int, config: TrainConfig) -> tuple[int, int]:
 def train_step(model: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer, ids: Tensor, lr: float,
                clip: float) -> Tensor:
     """One step on ids (B, T + 1): forward, backward, clip, update. Returns the loss before it."""
-    for group in optimizer.param_groups:
-        group["lr"] = lr
     with torch.autocast(ids.device.type, torch.bfloat16):
         logits = model(ids[:, :-1])
     loss = next_token_loss(logits, ids)
+    update(optimizer, loss, lr, clip)
+    return loss.detach()
+
+
+def guided_step(model: CausalLM, optimizer: torch.optim.Optimizer, ids: Tensor, lr: float,
+                config: TrainConfig) -> Tensor:
+    """A step whose loss also says where some heads should look. Returns the next-token loss alone."""
+    with Guide(model) as guide, torch.autocast(ids.device.type, torch.bfloat16):
+        logits = model(ids[:, :-1])
+    loss = next_token_loss(logits, ids)
+    update(optimizer, loss + config.guide_weight * guide.loss(ids[:, :-1]), lr, config.clip)
+    return loss.detach()
+
+
+def update(optimizer: torch.optim.Optimizer, loss: Tensor, lr: float, clip: float) -> None:
+    """Backward, clip, step at this learning rate."""
     loss.backward()
+    for group in optimizer.param_groups:
+        group["lr"] = lr
     torch.nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip)
     optimizer.step()
     optimizer.zero_grad()
-    return loss.detach()
 
 
 @torch.inference_mode()

@@ -122,7 +122,7 @@ def test_is_int_and_require():
 @pytest.mark.parametrize("setting", [{"stop": (1,)}, {"stop_token_ids": ("a",)}, {"stop_token_ids": (-1,)},
                                      {"seed": 0.5}, {"seed": "x"}])
 def test_settings_of_the_wrong_type_are_refused(setting):
-    (name, value), = setting.items()
+    (name,) = setting
     with pytest.raises(ValueError, match=f"^{name} = .* is not allowed"):
         SamplingParams(**setting)
 

@@ -103,7 +103,7 @@ LEVELS = {
     0: "config device course_map",
     1: "tokenizer chat_template detokenize layers kv_cache sampling flash quantize costs",
     2: "model",
-    3: "hf_tokenizer checkpoint generate trace",
+    3: "hf_tokenizer checkpoint generate trace guidance",
     4: "speculative scheduler train corpus claims",
     5: "agent server evaluate",
     6: "plots views widgets exercises checks bench doctor",
