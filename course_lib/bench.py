@@ -127,10 +127,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         require(getattr(args, name) >= 1, name, getattr(args, name), ">= 1")
     before = torch.get_num_threads()
     torch.set_num_threads(args.threads)
-    lm = load(args.model, device="cpu", dtype=torch.float32)
-    print(f"{lm!r}; {machine(torch.device('cpu'))}; batch 1, greedy; medians of {args.runs}\n")
-    print("| measured | | conditions |\n|---|---:|---|")
-    for row in measure(lm, prompt_tokens=args.prompt_tokens, tokens=args.tokens, runs=args.runs):
-        print("| " + " | ".join(row) + " |")
-    torch.set_num_threads(before)
+    try:
+        lm = load(args.model, device="cpu", dtype=torch.float32)
+        print(f"{lm!r}; {machine(torch.device('cpu'))}; batch 1, greedy; medians of {args.runs}\n")
+        print("| measured | | conditions |\n|---|---:|---|", flush=True)
+        for row in measure(lm, prompt_tokens=args.prompt_tokens, tokens=args.tokens, runs=args.runs):
+            print("| " + " | ".join(row) + " |")
+    finally:
+        torch.set_num_threads(before)
     return 0

@@ -15,7 +15,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from course_lib import plots
 
-NASTY = ["$x^2$", " 中", "👩‍🚀", "a\nb", "\x1f", "<b>", "a_b", "é"]
+NASTY = ["$x^2$", r"$\nosuch{$", " 中", "👩‍🚀", "a\nb", "\x1f", "<b>", "a_b", "é"]
 
 
 def texts(figure):
