@@ -154,12 +154,12 @@ class CausalLM(nn.Module):
 
     @torch.no_grad()
     def decode_layout(self) -> CausalLM:
-        """Store the matrices column by column: the product with a single row then reads long runs of memory.
+        """Store tall matrices column by column: a product with one row then reads longer runs of memory.
 
         For decoding on a CPU. Values, names, shapes and the tie stay; only strides change.
         """
         for parameter in self.parameters():
-            if parameter.dim() == 2:
+            if parameter.dim() == 2 and parameter.shape[0] > parameter.shape[1]:
                 parameter.data = parameter.data.t().contiguous().t()
         return self
 

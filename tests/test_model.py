@@ -181,3 +181,18 @@ def test_initial_weights_come_from_the_generator_alone():
         model.init_weights(torch.Generator().manual_seed(1))
     assert all(a.equal(b) for a, b in zip(first.parameters(), second.parameters()))
     assert first.layers[0].self_attn.o_proj.weight.std() < 0.6 * first.layers[0].self_attn.q_proj.weight.std()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_decode_layout_changes_strides_and_nothing_else(tied):
+    model, plain = (make_model(tie_word_embeddings=tied) for _ in range(2))
+    assert model.decode_layout() is model
+    assert (model.lm_head.weight is model.embed_tokens.weight) == tied
+    for (name, parameter), before in zip(model.named_parameters(), plain.parameters(), strict=True):
+        assert torch.equal(parameter, before), name
+        tall = parameter.dim() == 2 and parameter.shape[0] > parameter.shape[1]
+        assert parameter.is_contiguous() != tall, name
+    ids = torch.arange(14).view(2, 7)
+    torch.testing.assert_close(model(ids), plain(ids), rtol=0, atol=1e-4)
+    model(ids).sum().backward()
+    assert model.layers[0].mlp.up_proj.weight.grad.shape == (28, 20)
