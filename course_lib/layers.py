@@ -7,6 +7,7 @@ Shapes, here and everywhere: `B` batch, `T` query positions in this call, `S` ke
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -132,6 +133,35 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Te
     return attention_weights(q, k, mask) @ repeat_kv(v, q.shape[1] // v.shape[1])
 
 
+class JointLinear:
+    """Linear maps of the same input as one product, which reads memory in longer runs than several do.
+
+    The weights of `parts`, which have no bias, become rows of one matrix, stored column by column. They stay
+    theirs: names, shapes and values do not change, and neither does what a change of them does.
+    """
+
+    def __init__(self, parts: Sequence[nn.Linear]) -> None:
+        self.sizes = [part.out_features for part in parts]
+        self.weight = torch.cat([part.weight.data for part in parts]).t().contiguous().t()
+        self.rows = self.weight.split(self.sizes)
+        for part, rows in zip(parts, self.rows):
+            part.weight.data = rows
+
+    def holds(self, parts: Sequence[nn.Module]) -> bool:
+        """Whether these are still such parts: not replaced, moved, or hooked into."""
+        return all(type(part) is nn.Linear and part.weight.data_ptr() == rows.data_ptr()
+                   and not part._forward_hooks and not part._forward_pre_hooks
+                   for part, rows in zip(parts, self.rows))
+
+
+def linear_each(x: Tensor, parts: Sequence[nn.Module], joint: JointLinear | None) -> Sequence[Tensor]:
+    """(..., D) through each of `parts`; in one product where `joint` still holds them and none is to learn."""
+    alone = joint is None or torch.is_grad_enabled() or torch.compiler.is_compiling()
+    if alone or not joint.holds(parts):
+        return [part(x) for part in parts]
+    return F.linear(x, joint.weight).split(joint.sizes, dim=-1)
+
+
 ACTIVATION = {
     "relu": F.relu,
     "silu": F.silu,
@@ -150,9 +180,11 @@ class MLP(nn.Module):
         self.up_proj = nn.Linear(D, width, bias=bias)
         self.down_proj = nn.Linear(width, D, bias=bias)
         self.activation = ACTIVATION[config.hidden_act]
+        self.joint: JointLinear | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) to (B, T, D)."""
         if self.gate_proj is None:
             return self.down_proj(self.activation(self.up_proj(x)))
-        return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
+        gate, up = linear_each(x, (self.gate_proj, self.up_proj), self.joint)  # (B, T, F)
+        return self.down_proj(self.activation(gate) * up)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.config import ModelConfig
-from course_lib.layers import MLP, apply_rope, causal_mask, make_norm, rope_tables
+from course_lib.layers import MLP, JointLinear, apply_rope, causal_mask, linear_each, make_norm, rope_tables
 
 
 class KVCache(Protocol):
@@ -39,13 +39,15 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(H * Dh, D, bias=config.attention_out_bias)
         self.q_norm = make_norm(Dh, config) if config.qk_norm else nn.Identity()
         self.k_norm = make_norm(Dh, config) if config.qk_norm else nn.Identity()
+        self.joint: JointLinear | None = None
 
     def project(self, x: Tensor, rope: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
         """(B, T, D) to queries (B, H, T, Dh), keys and values (B, Hkv, T, Dh), positions applied."""
-        split = (*x.shape[:-1], -1, self.head_dim)
-        q = self.q_norm(self.q_proj(x).view(split)).transpose(1, 2)  # (B, H, T, Dh)
-        k = self.k_norm(self.k_proj(x).view(split)).transpose(1, 2)  # (B, Hkv, T, Dh)
-        v = self.v_proj(x).view(split).transpose(1, 2)  # (B, Hkv, T, Dh)
+        q, k, v = linear_each(x, (self.q_proj, self.k_proj, self.v_proj), self.joint)
+        heads = (*x.shape[:-1], -1, self.head_dim)
+        q = self.q_norm(q.view(heads)).transpose(1, 2)  # (B, H, T, Dh)
+        k = self.k_norm(k.view(heads)).transpose(1, 2)  # (B, Hkv, T, Dh)
+        v = v.view(heads).transpose(1, 2)  # (B, Hkv, T, Dh)
         if rope is not None:
             q, k = apply_rope(q, *rope), apply_rope(k, *rope)
         return q, k, v
@@ -154,13 +156,20 @@ class CausalLM(nn.Module):
 
     @torch.no_grad()
     def decode_layout(self) -> CausalLM:
-        """Store tall matrices column by column: a product with one row then reads longer runs of memory.
+        """Lay the weights out for decoding on a CPU, where one row of activations meets every weight.
 
-        For decoding on a CPU. Values, names, shapes and the tie stay; only strides change.
+        Tall matrices are stored column by column, and those that read the same input side by side, so that
+        memory is read in long runs. Values, names, shapes and the tie stay.
         """
         for parameter in self.parameters():
             if parameter.dim() == 2 and parameter.shape[0] > parameter.shape[1]:
                 parameter.data = parameter.data.t().contiguous().t()
+        for layer in self.layers:
+            attn, mlp = layer.self_attn, layer.mlp
+            if attn.q_proj.bias is None:
+                attn.joint = JointLinear((attn.q_proj, attn.k_proj, attn.v_proj))
+            if mlp.gate_proj is not None and mlp.gate_proj.bias is None:
+                mlp.joint = JointLinear((mlp.gate_proj, mlp.up_proj))
         return self
 
     @torch.no_grad()

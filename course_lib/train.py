@@ -22,6 +22,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.optim import Optimizer
 
 from course_lib.chat_template import POCKET_CHAT_TEMPLATE
 from course_lib.checkpoint import MODELS, LanguageModel, save
@@ -63,7 +64,7 @@ class TrainConfig:
     length: int = 208
     long_length: int = 1024
     long_every: int = 16
-    peak_lr: float = 1.5e-3
+    peak_lr: float = 2e-3
     warmup_steps: int = 200
     decay_fraction: float = 0.35
     weight_decay: float = 0.1
@@ -87,7 +88,7 @@ class Recipe(NamedTuple):
 
 
 CORPUS_TOKENS = 20_000_000
-RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=8000, guided=(300, 900))),
+RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=8000, guided=(100, 1500))),
            "pocket-draft": Recipe(POCKET_DRAFT, TrainConfig(steps=3000, peak_lr=3e-3))}
 
 
@@ -151,13 +152,21 @@ def encode_corpus(tokenizer: Tokenizer, tokens: int, seed: int) -> np.ndarray:
     return np.concatenate(chunks)
 
 
-def make_optimizer(model: CausalLM, config: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov & Hutter 2019); matrices decay, norms and biases do not."""
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    others = [p for p in model.parameters() if p.dim() < 2]
-    groups = [{"params": matrices, "weight_decay": config.weight_decay},
-              {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=config.peak_lr, betas=config.betas, fused=True)
+def make_optimizers(model: CausalLM, config: TrainConfig) -> list[Optimizer]:
+    """Muon (Jordan et al. 2024) for the matrices of the layers, which alone decay; AdamW (Loshchilov & Hutter
+    2019) for embeddings, norms and biases. Muon's steps are scaled to the size of AdamW's (Liu et al. 2025),
+    so that one learning rate serves both.
+    """
+    matrices = [p for name, p in model.named_parameters() if is_matrix(name, p)]
+    others = [p for name, p in model.named_parameters() if not is_matrix(name, p)]
+    return [torch.optim.Muon(matrices, lr=config.peak_lr, weight_decay=config.weight_decay,
+                             adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW(others, lr=config.peak_lr, weight_decay=0, betas=config.betas, fused=True)]
+
+
+def is_matrix(name: str, parameter: Tensor) -> bool:
+    """Whether a parameter maps vectors to vectors, rather than being a table of them, a scale or a shift."""
+    return parameter.dim() == 2 and name.startswith("layers.")
 
 
 def train(model: CausalLM, batches: Batches, config: TrainConfig, *, validation: Batches | None = None,
@@ -166,25 +175,25 @@ def train(model: CausalLM, batches: Batches, config: TrainConfig, *, validation:
     """Train `model` in place, on its device, in bfloat16 autocast with float32 weights.
 
     Args:
-        resume: a file that holds model, optimizer and progress. It is written every ten logs and at the
+        resume: a file that holds model, optimizers and progress. It is written every ten logs and at the
             end, and read first if it exists, so an interrupted run goes on where it was.
         on_log: called with step, tokens, loss (mean since the last log), lr, seconds and, with
             `validation`, val_loss; tokens and seconds are those of the whole run.
         compiled: run the model through torch.compile.
     """
-    optimizer, forward = make_optimizer(model, config), model
+    optimizers, forward = make_optimizers(model, config), model
     first, tokens, seconds = 0, 0, 0.0
     if resume is not None and resume.exists():
-        first, tokens, seconds = load_resume(resume, model, optimizer)
+        first, tokens, seconds = load_resume(resume, model, optimizers)
     if compiled:
         forward = torch.compile(model, dynamic=False)
     started, losses = time.perf_counter() - seconds, []
     for step in range(first, config.steps):
         ids = batches(step, *window(step, config)).to(model.embed_tokens.weight.device)
         if config.guided[0] <= step < config.guided[1]:
-            losses.append(guided_step(model, optimizer, ids, learning_rate(step, config), config))
+            losses.append(guided_step(model, optimizers, ids, learning_rate(step, config), config))
         else:
-            losses.append(train_step(forward, optimizer, ids, learning_rate(step, config), config.clip))
+            losses.append(train_step(forward, optimizers, ids, learning_rate(step, config), config.clip))
         tokens += ids.shape[0] * (ids.shape[1] - 1)
         done = step + 1
         if done % log_every and done < config.steps:
@@ -196,7 +205,7 @@ def train(model: CausalLM, batches: Batches, config: TrainConfig, *, validation:
         on_log(entry)
         losses = []
         if resume is not None and (done % (10 * log_every) == 0 or done == config.steps):
-            save_resume(resume, model, optimizer, done, tokens, entry["seconds"])
+            save_resume(resume, model, optimizers, done, tokens, entry["seconds"])
 
 
 def window(step: int, config: TrainConfig) -> tuple[int, int]:
@@ -206,34 +215,36 @@ def window(step: int, config: TrainConfig) -> tuple[int, int]:
     return config.sequences, config.length
 
 
-def train_step(model: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer, ids: Tensor, lr: float,
+def train_step(model: Callable[[Tensor], Tensor], optimizers: list[Optimizer], ids: Tensor, lr: float,
                clip: float) -> Tensor:
     """One step on ids (B, T + 1): forward, backward, clip, update. Returns the loss before it."""
     with torch.autocast(ids.device.type, torch.bfloat16):
         logits = model(ids[:, :-1])
     loss = next_token_loss(logits, ids)
-    update(optimizer, loss, lr, clip)
+    update(optimizers, loss, lr, clip)
     return loss.detach()
 
 
-def guided_step(model: CausalLM, optimizer: torch.optim.Optimizer, ids: Tensor, lr: float,
+def guided_step(model: CausalLM, optimizers: list[Optimizer], ids: Tensor, lr: float,
                 config: TrainConfig) -> Tensor:
     """A step whose loss also says where some heads should look. Returns the next-token loss alone."""
     with Guide(model) as guide, torch.autocast(ids.device.type, torch.bfloat16):
         logits = model(ids[:, :-1])
     loss = next_token_loss(logits, ids)
-    update(optimizer, loss + config.guide_weight * guide.loss(ids[:, :-1]), lr, config.clip)
+    update(optimizers, loss + config.guide_weight * guide.loss(ids[:, :-1]), lr, config.clip)
     return loss.detach()
 
 
-def update(optimizer: torch.optim.Optimizer, loss: Tensor, lr: float, clip: float) -> None:
+def update(optimizers: list[Optimizer], loss: Tensor, lr: float, clip: float) -> None:
     """Backward, clip, step at this learning rate."""
     loss.backward()
-    for group in optimizer.param_groups:
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    torch.nn.utils.clip_grad_norm_([p for group in groups for p in group["params"]], clip)
+    for group in groups:
         group["lr"] = lr
-    torch.nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip)
-    optimizer.step()
-    optimizer.zero_grad()
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 @torch.inference_mode()
@@ -243,20 +254,21 @@ def validation_loss(model: CausalLM, batches: Batches, config: TrainConfig) -> f
     return next_token_loss(model(ids[:, :-1]), ids).item()
 
 
-def save_resume(path: Path, model: CausalLM, optimizer: torch.optim.Optimizer, step: int, tokens: int,
+def save_resume(path: Path, model: CausalLM, optimizers: list[Optimizer], step: int, tokens: int,
                 seconds: float) -> None:
     """Write the state of a run; an interruption leaves the file of before."""
     partial = path.with_suffix(".partial")
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step,
-                "tokens": tokens, "seconds": seconds}, partial)
+    torch.save({"model": model.state_dict(), "optimizers": [optimizer.state_dict() for optimizer in optimizers],
+                "step": step, "tokens": tokens, "seconds": seconds}, partial)
     os.replace(partial, path)
 
 
-def load_resume(path: Path, model: CausalLM, optimizer: torch.optim.Optimizer) -> tuple[int, int, float]:
+def load_resume(path: Path, model: CausalLM, optimizers: list[Optimizer]) -> tuple[int, int, float]:
     """Put the state of a run back; return its steps, tokens and seconds so far."""
     state = torch.load(path, map_location=model.embed_tokens.weight.device, weights_only=True)
     model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
+    for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
+        optimizer.load_state_dict(saved)
     return state["step"], state["tokens"], state["seconds"]
 
 

@@ -8,7 +8,7 @@ import torch
 from course_lib.config import ModelConfig
 from course_lib.guidance import COPY, GUIDED_HEADS, Guide, copy_targets, misplaced
 from course_lib.model import CausalLM
-from course_lib.train import POCKET, TrainConfig, guided_step, make_optimizer
+from course_lib.train import POCKET, TrainConfig, guided_step, make_optimizers
 
 SMALL = ModelConfig(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
                     num_key_value_heads=2, max_position_embeddings=64)
@@ -86,7 +86,7 @@ def test_a_guided_step_returns_the_loss_of_the_text_alone():
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         expected = torch.nn.functional.cross_entropy(model(ids[:, :-1]).flatten(0, 1).float(), ids[:, 1:].flatten())
     before = [p.clone() for p in model.parameters()]
-    got = guided_step(model, make_optimizer(model, config), ids, 1e-3, config)
+    got = guided_step(model, make_optimizers(model, config), ids, 1e-3, config)
     assert got.item() == pytest.approx(expected.item(), abs=1e-3)
     assert not got.requires_grad
     assert all(not torch.equal(a, b) for a, b in zip(before, model.parameters()))

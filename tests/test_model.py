@@ -1,5 +1,6 @@
 """The layers against written-out float64 loops and PyTorch's own functions; the model's edges."""
 
+import copy
 import math
 
 import pytest
@@ -190,9 +191,71 @@ def test_the_decode_layout_changes_strides_and_nothing_else(tied):
     assert (model.lm_head.weight is model.embed_tokens.weight) == tied
     for (name, parameter), before in zip(model.named_parameters(), plain.parameters(), strict=True):
         assert torch.equal(parameter, before), name
-        tall = parameter.dim() == 2 and parameter.shape[0] > parameter.shape[1]
-        assert parameter.is_contiguous() != tall, name
+        by_column = any(part in name for part in ("q_proj", "k_proj", "v_proj", "gate", "up", "embed", "head"))
+        assert parameter.is_contiguous() != by_column, name
     ids = torch.arange(14).view(2, 7)
-    torch.testing.assert_close(model(ids), plain(ids), rtol=0, atol=1e-4)
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids), plain(ids), rtol=0, atol=1e-4)
     model(ids).sum().backward()
     assert model.layers[0].mlp.up_proj.weight.grad.shape == (28, 20)
+
+
+def change_in_place(model):
+    with torch.no_grad():
+        model.layers[0].self_attn.k_proj.weight.mul_(-1)
+
+
+def give_new_data(model):
+    weight = model.layers[1].mlp.up_proj.weight
+    weight.data = weight.data * 2
+
+
+def replace_a_part(model):
+    attn = model.layers[0].self_attn
+    attn.v_proj = torch.nn.Sequential(attn.v_proj, torch.nn.ReLU())
+
+
+def hook_a_part(model):
+    model.layers[1].mlp.gate_proj.register_forward_hook(lambda module, args, output: output.clamp(max=0.1))
+
+
+def hook_before_a_part(model):
+    model.layers[1].self_attn.q_proj.register_forward_pre_hook(lambda module, args: (2 * args[0],))
+
+
+def load_other_weights(model):
+    model.load_state_dict({name: value.flip(0) for name, value in model.state_dict().items()})
+
+
+CHANGES = [change_in_place, give_new_data, replace_a_part, hook_a_part, hook_before_a_part, load_other_weights]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("copied", [False, True])
+@torch.no_grad()
+def test_what_is_done_to_a_projection_counts_in_the_decode_layout_too(change, copied):
+    model, plain = make_model().decode_layout(), make_model()
+    if copied:
+        model = copy.deepcopy(model)
+    ids = torch.arange(7)[None]
+    before = plain(ids)
+    change(model)
+    change(plain)
+    assert (plain(ids) - before).abs().max() > 1e-2
+    torch.testing.assert_close(model(ids), plain(ids), rtol=0, atol=1e-4)
+
+
+@torch.no_grad()
+def test_the_decode_layout_survives_a_change_of_type():
+    model, plain = make_model().decode_layout().double(), make_model().double()
+    ids = torch.arange(7)[None]
+    torch.testing.assert_close(model(ids), plain(ids), rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_the_decode_layout_reads_what_belongs_together_in_one_product(monkeypatch):
+    model, calls = make_model(num_hidden_layers=1).decode_layout(), []
+    linear = F.linear
+    monkeypatch.setattr(F, "linear", lambda x, weight, bias=None: calls.append(len(weight)) or linear(x, weight, bias))
+    model(torch.arange(3)[None])
+    assert calls == [24 + 12 + 12, 20, 28 + 28, 20, 37]  # q k v, o, gate and up, down, head

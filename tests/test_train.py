@@ -17,7 +17,7 @@ from course_lib.train import (
     TrainConfig,
     encode_corpus,
     learning_rate,
-    make_optimizer,
+    make_optimizers,
     next_token_loss,
     save_resume,
     train,
@@ -108,8 +108,8 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(batches, tmp_path):
 
 def test_a_failed_save_leaves_the_file_of_before(tmp_path, monkeypatch):
     model = tiny_model()
-    optimizer, path = make_optimizer(model, SHORT), tmp_path / "run.pt"
-    save_resume(path, model, optimizer, 7, 70, 0.7)
+    optimizers, path = make_optimizers(model, SHORT), tmp_path / "run.pt"
+    save_resume(path, model, optimizers, 7, 70, 0.7)
     before = path.read_bytes()
 
     def fail(state, file):
@@ -118,14 +118,19 @@ def test_a_failed_save_leaves_the_file_of_before(tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch, "save", fail)
     with pytest.raises(OSError, match="disk full"):
-        save_resume(path, model, optimizer, 8, 80, 0.8)
+        save_resume(path, model, optimizers, 8, 80, 0.8)
     assert path.read_bytes() == before
 
 
-def test_norms_do_not_decay():
-    decaying, others = make_optimizer(tiny_model(), SHORT).param_groups
-    assert decaying["weight_decay"] > 0 == others["weight_decay"]
-    assert {p.dim() for p in decaying["params"]} == {2} and {p.dim() for p in others["params"]} == {1}
+def test_only_the_matrices_of_the_layers_decay():
+    model = tiny_model()
+    muon, adamw = make_optimizers(model, SHORT)
+    assert {p.dim() for p in muon.param_groups[0]["params"]} == {2}
+    assert len(muon.param_groups[0]["params"]) == 7 * TINY.num_hidden_layers
+    assert muon.param_groups[0]["weight_decay"] > 0 == adamw.param_groups[0]["weight_decay"]
+    assert adamw.param_groups[0]["params"][0] is model.embed_tokens.weight
+    both = [*muon.param_groups[0]["params"], *adamw.param_groups[0]["params"]]
+    assert {id(p) for p in both} == {id(p) for p in model.parameters()} and len(both) == len(set(map(id, both)))
 
 
 def test_a_bad_setting_is_refused():

@@ -28,10 +28,10 @@ END_OF_TEXT = "<|endoftext|>"
 Messages = list[dict[str, Any]]
 
 # How often each kind of document and each kind of exchange in a conversation is drawn.
-DOCUMENT_WEIGHTS = {"conversation": 42, "story": 14, "encyclopedia": 12, "pronoun": 8, "capital": 5,
+DOCUMENT_WEIGHTS = {"conversation": 42, "story": 12, "encyclopedia": 10, "pronoun": 16, "capital": 4,
                     "everyday": 4}
-EXCHANGE_WEIGHTS = {"calculator": 30, "encyclopedia": 26, "capital": 12, "dictionary": 10, "pronoun": 7,
-                    "repeat": 5, "story": 4, "small_talk": 4, "decline": 3}
+EXCHANGE_WEIGHTS = {"calculator": 30, "encyclopedia": 24, "capital": 8, "dictionary": 14, "pronoun": 12,
+                    "repeat": 6, "story": 4, "small_talk": 4, "decline": 3}
 OPERATIONS = {"add": add, "subtract": sub, "multiply": mul, "divide": floordiv}
 TOOLSETS = {("calculator", "dictionary"): 6, ("calculator",): 1, ("dictionary",): 1, (): 2}
 
@@ -241,12 +241,19 @@ class Writer:
         return exchange(self.question("repeat", text=text), text)
 
     def drill_document(self) -> str:
-        """A row of numbers, names and made-up words, said several times over: practice in copying."""
+        """A row of numbers, names and made-up words, said several times over: practice in copying.
+
+        Half of the drills set the row in another way each time, as a token after a space is another one
+        than the same letters after a quotation mark.
+        """
         makers = [lambda: str(self.operand()), self.made_up_word, lambda: self.characters()["hero"]]
+        if self.rng.random() < 0.6:
+            makers = [self.rng.choice(makers)]
+        row = [self.rng.choice(makers)() for _ in range(self.rng.randint(1, 8))]
+        settings = [" ".join, ", ".join, "\n".join, lambda row: " ".join(f'"{item}"' for item in row)]
         if self.rng.random() < 0.5:
-            makers = makers[:1]
-        row = " ".join(self.rng.choice(makers)() for _ in range(self.rng.randint(2, 8)))
-        return self.rng.choice(["\n", " ", ", "]).join([row] * self.rng.randint(2, 5))
+            settings = [self.rng.choice(settings)]
+        return "\n".join(self.rng.choice(settings)(row) for _ in range(self.rng.randint(2, 5)))
 
     def small_talk_exchange(self, tools: tuple[str, ...]) -> Messages:
         """Hello, thank you, who are you?"""
@@ -279,12 +286,11 @@ class Writer:
         return self.rng.randrange(10 ** (digits - 1) if digits > 1 else 0, 10**digits)
 
     def operands(self, operation: str) -> tuple[int, int]:
-        """Two operands; a division comes out even."""
-        a, b = self.operand(), self.operand()
+        """Two operands; a division is by less than a hundred and comes out even."""
         if operation != "divide":
-            return a, b
-        b = max(b, 1)
-        return b * self.rng.randint(1, max(1, 9999 // b)), b
+            return self.operand(), self.operand()
+        b = self.rng.randint(1, 9 if self.rng.random() < 0.5 else 99)
+        return b * max(self.operand() // b, 2), b
 
     def made_up_word(self) -> str:
         """A word that no dictionary holds, but this corpus's own."""
