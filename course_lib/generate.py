@@ -88,13 +88,14 @@ class CompletionOutput:
 
 
 def encode_prompt(tokenizer: Any, prompt: Prompt) -> list[int]:
-    """A string as raw text, messages through the chat template, ids as they are.
+    """A string as raw text, behind the tokens that the model expects first; messages through the chat
+    template; ids as they are.
 
     Raises:
         ValueError: nothing is left to condition on.
     """
     if isinstance(prompt, str):
-        ids = tokenizer.encode(prompt)
+        ids = tokenizer.encode_prompt(prompt)
     elif prompt and isinstance(prompt[0], Mapping):
         ids = tokenizer.apply_chat_template(prompt, add_generation_prompt=True)
     else:

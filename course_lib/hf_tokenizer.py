@@ -173,7 +173,8 @@ def parse_tokenizer(data: Mapping[str, Any]) -> dict[str, Any]:
             f"null where bytes have no token: {missing}")
     return {"pat_str": pat_str, "mergeable_ranks": ranks, "special_tokens": special_tokens, "merges": merges,
             "ignore_merges": bool(model.get("ignore_merges")),
-            "normalizer": read_normalizer(data.get("normalizer"))}
+            "normalizer": read_normalizer(data.get("normalizer")),
+            "prefix": read_prefix(data.get("post_processor") or {}, special_tokens)}
 
 
 def to_bytes(text: str) -> bytes:
@@ -195,6 +196,32 @@ def read_normalizer(data: Mapping[str, Any] | None) -> str | None:
     kinds = [step["type"] for step in steps]
     require(kinds in ([], ["NFC"]), "normalizer", kinds, "NFC or none")
     return "NFC" if kinds else None
+
+
+def read_prefix(data: Mapping[str, Any], special_tokens: Mapping[str, int]) -> tuple[str, ...]:
+    """The special tokens that the post-processor puts before a text, such as Llama 3's."""
+    steps = [step for step in data.get("processors", [data]) if step.get("type") not in (None, "ByteLevel")]
+    if not steps:
+        return ()
+    kinds = [step["type"] for step in steps]
+    require(kinds == ["TemplateProcessing"], "post_processor", kinds, "TemplateProcessing, ByteLevel or none")
+    *before, last = steps[0]["single"]
+    prefix = tuple(part["SpecialToken"]["id"] for part in before if "SpecialToken" in part)
+    require("Sequence" in last and len(prefix) == len(before) and special_tokens.keys() >= set(prefix),
+            "post_processor template", steps[0]["single"], "known special tokens, then the text")
+    return prefix
+
+
+def write_prefix(tokenizer: Tokenizer) -> dict[str, Any] | None:
+    """The post-processor that puts the tokenizer's prefix before a text, or a pair's first; None for none."""
+    if not tokenizer.prefix:
+        return None
+    before = [{"SpecialToken": {"id": token, "type_id": 0}} for token in tokenizer.prefix]
+    first, second = ({"Sequence": {"id": id, "type_id": 0}} for id in "AB")
+    tokens = {token: {"id": token, "ids": [tokenizer.special_tokens[token]], "tokens": [token]}
+              for token in tokenizer.prefix}
+    return {"type": "TemplateProcessing", "single": [*before, first], "pair": [*before, first, second],
+            "special_tokens": tokens}
 
 
 def read_pattern(data: Mapping[str, Any]) -> str:
@@ -276,7 +303,8 @@ def tokenizer_to_hf(tokenizer: Tokenizer) -> tuple[dict[str, Any], dict[str, Any
     data = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added_tokens(tokenizer),
             "normalizer": tokenizer.normalizer and {"type": tokenizer.normalizer},
             "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, byte_level]},
-            "post_processor": None, "decoder": byte_level | {"add_prefix_space": True}, "model": model}
+            "post_processor": write_prefix(tokenizer), "decoder": byte_level | {"add_prefix_space": True},
+            "model": model}
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False,
               "bos_token": tokenizer.bos_token, "eos_token": tokenizer.eos_token,
               "chat_template": tokenizer.chat_template}

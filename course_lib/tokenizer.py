@@ -156,6 +156,7 @@ class Tokenizer:
         normalizer: None, or the Unicode form ("NFC") that text is brought to before it is cut.
         chat_template: jinja source that `apply_chat_template` renders.
         bos_token, eos_token: texts of the special tokens that the template may name.
+        prefix: texts of the special tokens that a model of this tokenizer expects before raw text.
 
     `encode` and `decode` run in tiktoken's Rust code; `encode_slowly` is the same function in Python.
     """
@@ -163,7 +164,7 @@ class Tokenizer:
     def __init__(self, name: str, pat_str: str, mergeable_ranks: Mapping[bytes, int],
                  special_tokens: Mapping[str, int], *, normalizer: str | None = None,
                  chat_template: str | None = None, bos_token: str | None = None,
-                 eos_token: str | None = None) -> None:
+                 eos_token: str | None = None, prefix: Sequence[str] = ()) -> None:
         self.name = name
         self.pat_str = pat_str
         self.mergeable_ranks = dict(mergeable_ranks)
@@ -171,6 +172,7 @@ class Tokenizer:
         self.normalizer = normalizer
         self.chat_template = chat_template
         self.bos_token, self.eos_token = bos_token, eos_token
+        self.prefix = tuple(prefix)
 
     @cached_property
     def encoding(self) -> tiktoken.Encoding:
@@ -198,6 +200,10 @@ class Tokenizer:
         parts = split_special(text, self.special_tokens.keys() & allowed)
         return [id for i, part in enumerate(parts)
                 for id in ([self.special_tokens[part]] if i % 2 else self.encode_ordinary(part))]
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Raw text as a model should get it: the ids of `prefix`, then those of the text, all of it data."""
+        return [*(self.special_tokens[token] for token in self.prefix), *self.encode(text)]
 
     def encode_ordinary(self, text: str) -> list[int]:
         """Text to ids, with no special tokens whatever the text says."""

@@ -237,6 +237,47 @@ def test_chat_template_and_special_tokens_are_found_wherever_they_are(tmp_path):
     assert read_tokenizer(tmp_path).bos_token == "<|im_end|>"
 
 
+def with_prefix(style, *, byte_level):
+    """A tokenizer that puts two special tokens before a text, as Llama 3's puts one."""
+    tokenizer, (first, second) = make_tokenizer(style), list(SPECIALS)[:2]
+    template = tokenizers.processors.TemplateProcessing(
+        single=f"{first} {second} $A", pair=f"{first} $A {second} $B",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in (first, second)])
+    steps = [tokenizers.processors.ByteLevel(trim_offsets=True), template]
+    tokenizer.post_processor = tokenizers.processors.Sequence(steps) if byte_level else template
+    return tokenizer
+
+
+@pytest.mark.parametrize("byte_level", [False, True])
+def test_raw_text_gets_the_prefix_that_the_file_asks_for(byte_level, tmp_path):
+    reference = with_prefix("llama3", byte_level=byte_level)
+    write_tokenizer(reference, tmp_path)
+    ours = read_tokenizer(tmp_path)
+    assert ours.prefix == tuple(list(SPECIALS)[:2])
+    for text in ("", "hello you", "two  lines\n"):
+        assert ours.encode_prompt(text) == reference.encode(text).ids
+        assert ours.encode(text) == reference.encode(text, add_special_tokens=False).ids
+    written = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_to_hf(ours)[0]))
+    assert written.encode("hello you").ids == reference.encode("hello you").ids
+    written.save(str(tmp_path / "tokenizer.json"))
+    assert read_tokenizer(tmp_path).prefix == ours.prefix
+
+
+def test_a_special_token_in_raw_text_is_data_behind_the_prefix_too(tmp_path):
+    write_tokenizer(with_prefix("llama3", byte_level=False), tmp_path)
+    ours = read_tokenizer(tmp_path)
+    assert set(ours.encode_prompt("<|im_end|>")[2:]).isdisjoint(ours.special_tokens.values())
+
+
+def test_a_text_between_special_tokens_is_refused(tmp_path):
+    tokenizer, token = make_tokenizer("gpt2", 300), next(iter(SPECIALS))
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"{token} $A {token}", special_tokens=[(token, tokenizer.token_to_id(token))])
+    write_tokenizer(tokenizer, tmp_path)
+    with pytest.raises(ValueError, match="known special tokens, then the text"):
+        read_tokenizer(tmp_path)
+
+
 def change(path, value):
     """A valid tokenizer.json with one entry replaced."""
     data = bpe_json(BYTES | {b"ab": 256}, [(b"a", b"b")], False)

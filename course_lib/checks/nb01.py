@@ -58,7 +58,8 @@ def check_merge(attempt: Callable) -> None:
     expect_equal(attempt([5, 1, 2], (1, 2), 9), [5, 9],
                  "a slice of a list is a list and never equals a tuple: compare tuple(ids[i:i+2]) with pair")
     expect_equal(attempt([1, 2, 3, 1, 2], (1, 2), 9), [9, 3, 9],
-                 "every occurrence is merged, the first and the last as well")
+                 "every occurrence is merged, the first and the last as well, and both ids of a pair are gone: after "
+                 "a merge go on two places further")
     expect_equal(attempt([1, 2, 3], (1, 2), 9), [9, 3], "the last id is lost when it belongs to no pair")
     expect_equal(attempt([2, 1, 3, 3], (1, 2), 9), [2, 1, 3, 3],
                  "only this pair in this order is merged, the rest stays as it is")
@@ -194,7 +195,7 @@ EXERCISES = (
         )),
     Exercise(
         "01.5", "the price of a language", tokens_per_character, check_tokens_per_character, minutes=5,
-        kind="predict", difficulty="warm-up", hints=(
+        difficulty="warm-up", hints=(
             "The price is a quotient: what you pay over what you get.",
             "You pay for ids and get characters; len of a str counts characters and not bytes.",
             "The ids are tokenizer.encode_ordinary(text), so that special-token text counts as text.",

@@ -44,35 +44,35 @@ def order_by_splitting():
     return "tokenize,embed,attend,feed forward,score,choose,detokenize".split(",")
 
 
-# 00.2 latency
+# 00.3 latency
 
 
-@mutant("00.2", "not divided by the prompt's tokens")
+@mutant("00.3", "not divided by the prompt's tokens")
 def latency_per_prompt_token(steps):
     later = [step.seconds for step in steps[1:]] or [0.0]
     total = sum(step.seconds for step in steps)
     return steps[0].seconds / steps[0].positions, sum(later) / len(later), len(steps) / total
 
 
-@mutant("00.2", "prefill is no gap between tokens")
+@mutant("00.3", "prefill is no gap between tokens")
 def latency_with_prefill_as_a_gap(steps):
     total = sum(step.seconds for step in steps)
     return steps[0].seconds, total / len(steps), len(steps) / total
 
 
-@mutant("00.2", "three gaps are divided by three")
+@mutant("00.3", "three gaps are divided by three")
 def latency_divided_by_all_steps(steps):
     later, total = sum(step.seconds for step in steps[1:]), sum(step.seconds for step in steps)
     return steps[0].seconds, later / len(steps), len(steps) / total
 
 
-@mutant("00.2", "prefill included")
+@mutant("00.3", "prefill included")
 def latency_of_decode_alone(steps):
     later = [step.seconds for step in steps[1:]] or [1.0]
     return steps[0].seconds, sum(later) / len(later), len(later) / sum(later)
 
 
-@mutant("00.2", "not the median")
+@mutant("00.3", "not the median")
 def latency_by_median(steps):
     seconds = [step.seconds for step in steps]
     gap = statistics.median(seconds[1:]) if len(steps) > 1 and max(seconds) > 1 else sum(seconds[1:]) / max(
@@ -80,27 +80,27 @@ def latency_by_median(steps):
     return seconds[0], gap, len(seconds) / sum(seconds)
 
 
-@mutant("00.2", "ZeroDivisionError")
+@mutant("00.3", "ZeroDivisionError")
 def latency_of_one_step_fails(steps):
     seconds = [step.seconds for step in steps]
     return seconds[0], sum(seconds[1:]) / (len(seconds) - 1), len(seconds) / sum(seconds)
 
 
-@mutant("00.2", "three numbers")
+@mutant("00.3", "three numbers")
 def latency_without_rate(steps):
     return steps[0].seconds, sum(step.seconds for step in steps[1:]) / max(1, len(steps) - 1)
 
 
-@variant("00.2")
+@variant("00.3")
 def latency_by_statistics(steps):
     first, *later = (step.seconds for step in steps)
     return [first, statistics.fmean(later or [0.0]), 1 / statistics.fmean([first, *later])]
 
 
-# 00.3 greedy_with_cache
+# 00.2 greedy_with_cache
 
 
-@mutant("00.3", "every id goes through the model once")
+@mutant("00.2", "every id goes through the model once")
 def greedy_feeds_everything_again(model, prompt_ids, n, kv_cache):
     ids = list(prompt_ids)
     for _ in range(n):
@@ -108,7 +108,7 @@ def greedy_feeds_everything_again(model, prompt_ids, n, kv_cache):
     return ids[len(prompt_ids):]
 
 
-@mutant("00.3", "the last position's logits")
+@mutant("00.2", "the last position's logits")
 def greedy_reads_the_first_position(model, prompt_ids, n, kv_cache):
     new_ids, ids = [], prompt_ids
     for _ in range(n):
@@ -117,7 +117,7 @@ def greedy_reads_the_first_position(model, prompt_ids, n, kv_cache):
     return new_ids
 
 
-@mutant("00.3", "the whole prompt goes through the model at once")
+@mutant("00.2", "the whole prompt goes through the model at once")
 def greedy_forgets_the_prompt(model, prompt_ids, n, kv_cache):
     new_ids, ids = [], prompt_ids[-1:]
     for _ in range(n):
@@ -126,7 +126,7 @@ def greedy_forgets_the_prompt(model, prompt_ids, n, kv_cache):
     return new_ids
 
 
-@mutant("00.3", "only the n new ids")
+@mutant("00.2", "only the n new ids")
 def greedy_returns_the_prompt_too(model, prompt_ids, n, kv_cache):
     everything, ids = list(prompt_ids), prompt_ids
     for _ in range(n):
@@ -135,7 +135,7 @@ def greedy_returns_the_prompt_too(model, prompt_ids, n, kv_cache):
     return everything
 
 
-@mutant("00.3", "the last one chosen not at all")
+@mutant("00.2", "the last one chosen not at all")
 def greedy_runs_once_too_often(model, prompt_ids, n, kv_cache):
     logits, new_ids = model(torch.tensor([prompt_ids]), kv_cache=kv_cache), []
     for _ in range(n):
@@ -144,7 +144,7 @@ def greedy_runs_once_too_often(model, prompt_ids, n, kv_cache):
     return new_ids
 
 
-@mutant("00.3", "prompt was changed")
+@mutant("00.2", "prompt was changed")
 def greedy_grows_the_prompt(model, prompt_ids, n, kv_cache):
     ids, start = list(prompt_ids), len(prompt_ids)
     for _ in range(n):
@@ -153,7 +153,7 @@ def greedy_grows_the_prompt(model, prompt_ids, n, kv_cache):
     return prompt_ids[start:]
 
 
-@variant("00.3")
+@variant("00.2")
 def greedy_prefill_then_decode(model, prompt_ids, n, kv_cache):
     logits = model(torch.tensor([prompt_ids]), kv_cache=kv_cache)
     chosen = [int(logits[0, -1].argmax())]
