@@ -201,6 +201,10 @@ temperature 0.8.
 |---|---|---|
 {training}
 
+So small a model finds late that what stood before can be copied, which names, operands and tool results ask of it.
+One training document in five is therefore a drill in copying, and in the guided steps a second loss tells five
+attention heads of `pocket` where to look (`course_lib.guidance`). Nothing holds them there afterwards.
+
 `make train` rebuilds the tokenizer and both models, then this card; an interrupted run resumes. The corpus is the
 same everywhere, byte for byte. The weights are not: floating-point sums depend on the machine.
 `training_log.jsonl` holds the loss curve.
@@ -210,7 +214,11 @@ same everywhere, byte for byte. The weights are not: floating-point sums depend 
 def card(lm: LanguageModel, draft: LanguageModel, scores: dict[str, Score]) -> str:
     """The model card, every number read from the models, their training logs and this evaluation."""
     facts = [json.loads((MODELS / name / "training.json").read_text()) for name in ("pocket", "pocket-draft")]
+    for fact in facts:
+        start, end = fact["config"]["guided"]
+        fact["guided"] = f"{start:,} to {end:,}" if end else "none"
     rows = {"command": "`{command}`", "seed": "{config[seed]}", "steps": "{last[step]:,}",
+            "guided steps": "{guided}",
             "tokens read": "{last[tokens]:,}", "wall time": "{last[seconds]:,.0f} s",
             "last validation loss": "{last[val_loss]:.3f}", "machine": "{machine}", "note": "{note}"}
     training = "\n".join(f"| {name} | " + " | ".join(form.format(**fact) for fact in facts) + " |"

@@ -205,8 +205,12 @@ def test_every_fifth_training_document_is_a_drill_and_the_others_are_the_text():
 
 def test_a_drill_repeats_its_row():
     writer = Writer(3)
-    drills = [writer.drill_document() for _ in range(200)]
+    drills = [writer.drill_document() for _ in range(300)]
+    spelt = [re.findall(r'(\w+) "(\w+)"', drill) for drill in drills]
+    spelt = [pairs for drill, pairs in zip(drills, spelt) if drill == " ".join(f'{a} "{b}"' for a, b in pairs)]
+    assert 60 < len(spelt) < 140 and all(a == b for pairs in spelt for a, b in pairs)
     for drill in drills:
         words = re.findall(r"\w+", drill)
-        assert any(len(words) // n <= 8 and words == words[: len(words) // n] * n for n in range(2, 6)), drill
+        said = [words[: len(words) // n] * n for n in range(2, 6) if len(words) // n <= 8]
+        assert words in said or words == [word for word in words[::2] for _ in "ab"], drill
     assert any('"' in drill and ", " in drill for drill in drills)  # set in different ways

@@ -243,9 +243,13 @@ class Writer:
     def drill_document(self) -> str:
         """A row of numbers, names and made-up words, said several times over: practice in copying.
 
-        Half of the drills set the row in another way each time, as a token after a space is another one
-        than the same letters after a quotation mark.
+        A word after a space falls into other tokens than the same word after a quotation mark, as which a
+        tool call needs it. So half of the drills set the row in another way each time, and every third one
+        says each word of a row of made-up words plainly and in quotes.
         """
+        if self.rng.random() < 1 / 3:
+            words = [self.made_up_word() for _ in range(self.rng.randint(3, 10))]
+            return " ".join(f'{word} "{word}"' for word in words)
         makers = [lambda: str(self.operand()), self.made_up_word, lambda: self.characters()["hero"]]
         if self.rng.random() < 0.6:
             makers = [self.rng.choice(makers)]
