@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from statistics import median
 
@@ -16,11 +17,17 @@ import torch
 from course_lib.checkpoint import LanguageModel, find_folder, load
 from course_lib.config import SamplingParams, require
 from course_lib.costs import decode_bytes
+from course_lib.first_model import FIRST_MODEL, fresh_model, simple_batches
 from course_lib.generate import stream
-from course_lib.train import encode_corpus, machine
+from course_lib.sampling import request_generator, sample
+from course_lib.tokenizer import Tokenizer
+from course_lib.train import encode_corpus, machine, train
 
 GIGABYTE = 1e9
 BUFFER = 16384 * 1024  # float32 numbers, 67 MB: more than a cache holds
+VOCABULARIES = (4_096, 151_936)  # of pocket, and of Qwen2.5
+SAMPLING = (SamplingParams(temperature=0.8), SamplingParams(temperature=0.8, top_p=0.95),
+            SamplingParams(temperature=0.8, top_k=50, top_p=0.95, min_p=0.02, repetition_penalty=1.1))
 Row = tuple[str, str, str]
 
 
@@ -88,6 +95,41 @@ def decode_rows(lm: LanguageModel, prompt_ids: list[int], tokens: int, runs: int
     return rows, rate
 
 
+def their_sampler(params: SamplingParams, seen: torch.Tensor) -> Callable[[torch.Tensor], object]:
+    """The processors that `transformers.generate` would use for these settings, then its draw."""
+    import transformers as t  # optional, and only for this
+
+    chain = t.LogitsProcessorList()
+    if params.repetition_penalty != 1:
+        chain.append(t.RepetitionPenaltyLogitsProcessor(params.repetition_penalty))
+    chain.append(t.TemperatureLogitsWarper(params.temperature))
+    if params.top_k:
+        chain.append(t.TopKLogitsWarper(params.top_k))
+    if params.top_p < 1:
+        chain.append(t.TopPLogitsWarper(params.top_p))
+    if params.min_p:
+        chain.append(t.MinPLogitsWarper(params.min_p))
+    return lambda logits: torch.multinomial(chain(seen, logits).softmax(-1), 1).item()
+
+
+def sampler_rows(V: int, runs: int) -> list[Row]:
+    """What choosing one token costs, batch 1, beside `transformers`; logits with a tail like a model's."""
+    generator = request_generator(0)
+    logits = 2.5 * torch.randn(1, V, generator=generator)
+    seen = torch.randint(V, (1, 64), generator=generator)
+    rows = []
+    for params in SAMPLING:
+        calls = [lambda params=params: sample(logits, params, generator, prompt_ids=seen, output_ids=[[]]).item()]
+        if find_spec("transformers"):
+            theirs = their_sampler(params, seen)
+            calls.append(lambda theirs=theirs: theirs(logits))
+        rounds = [[seconds_of(call) for call in calls] for _ in range(10 * runs + 3)][3:]  # the first warm up
+        times = [median(seconds) for seconds in zip(*rounds)]
+        ratio = f"{times[-1] / times[0]:.1f} times as fast as transformers, " if len(times) == 2 else ""
+        rows.append((f"choosing a token, V = {V:,}", f"{1e6 * times[0]:.0f} us", f"{ratio}{params!r}"))
+    return rows
+
+
 def bandwidth(runs: int) -> dict[str, float]:
     """Bytes per second that memory delivers to three simple operations."""
     matrix, vector = torch.ones(BUFFER // 1024, 1024), torch.ones(1024)
@@ -99,6 +141,16 @@ def bandwidth(runs: int) -> dict[str, float]:
     return {name: size / median(seconds_of(call) for _ in range(2 * runs)) for name, (size, call) in calls.items()}
 
 
+def first_model_row(tokenizer: Tokenizer, steps: int = 20) -> Row:
+    """How long the training of notebook 05 takes, from the time of so many of its steps."""
+    shape, config = FIRST_MODEL
+    batches, model = simple_batches(tokenizer, tokens=50_000)[0], fresh_model(shape, device="cpu")
+    short, log = replace(config, steps=steps + 1), []
+    train(model, batches, short, on_log=log.append, log_every=1)  # the first step is a warm-up
+    seconds = (log[-1]["seconds"] - log[0]["seconds"]) / steps * config.steps
+    return ("train the model of notebook 05", f"{seconds:.0f} s", f"{config.steps} steps, from {steps}")
+
+
 def measure(lm: LanguageModel, *, prompt_tokens: int, tokens: int, runs: int) -> list[Row]:
     """Every row of the table: what, how much, under which conditions."""
     rows, rate = decode_rows(lm, prompt_of(lm, prompt_tokens), tokens, runs)
@@ -108,9 +160,11 @@ def measure(lm: LanguageModel, *, prompt_tokens: int, tokens: int, runs: int) ->
     limit = max(speeds.values()) / nbytes
     rows += [("bytes read per token", f"{nbytes / 1e6:.1f} MB", "every weight once, and the cache"),
              ("limit of the memory", f"{limit:.0f} tokens/s", f"course_lib reaches {rate / limit:.0%}")]
+    rows += [row for V in VOCABULARIES for row in sampler_rows(V, runs)]
     if lm.name == "pocket":
         seconds = seconds_of(lambda: encode_corpus(lm.tokenizer, 50_000, seed=0)) * 10e6 / 50_000
         rows.append(("10 M tokens of corpus", f"{seconds:.0f} s", "written and encoded, from 50,000"))
+        rows.append(first_model_row(lm.tokenizer))
     return rows
 
 

@@ -143,13 +143,14 @@ class Attempt:
         self.parameters = list(inspect.signature(finished).parameters)
         self.last_call = ""
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **settings: Any) -> Any:
         values = [show(arg) for arg in args]
         short = [value if len(value) <= 50 and not value.startswith("<") else name
                  for value, name in zip(values, self.parameters)]
+        short += [f"{name}={show(value)}" for name, value in settings.items()]
         self.last_call = f"{self.function.__name__}({', '.join(short)})"
         with line_limit(self.file):
-            return self.function(*args)
+            return self.function(*args, **settings)
 
     @property
     def file(self) -> str | None:

@@ -70,17 +70,19 @@ class StaticCache:
                  config.head_dim)
         self.keys = torch.empty(shape, dtype=dtype, device=device)  # (L, B, Hkv, max_length, Dh)
         self.values = torch.empty_like(self.keys)
+        self.layers = list(zip(self.keys.unbind(), self.values.unbind()))  # views, one pair a layer
         self.lengths = [0] * config.num_hidden_layers
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int) -> tuple[Tensor, Tensor]:
         """Write (B, Hkv, T, Dh) behind a layer's positions; return views of all, (B, Hkv, S, Dh)."""
-        start, end = self.lengths[layer_idx], self.lengths[layer_idx] + key_states.shape[2]
-        if end > self.keys.shape[3]:
-            raise ValueError(f"{end} positions do not fit a cache of max_length = {self.keys.shape[3]}")
-        self.keys[layer_idx, :, :, start:end] = key_states
-        self.values[layer_idx, :, :, start:end] = value_states
+        (keys, values), start, T = self.layers[layer_idx], self.lengths[layer_idx], key_states.shape[2]
+        end = start + T
+        if end > keys.shape[2]:
+            raise ValueError(f"{end} positions do not fit a cache of max_length = {keys.shape[2]}")
+        keys.narrow(2, start, T).copy_(key_states)
+        values.narrow(2, start, T).copy_(value_states)
         self.lengths[layer_idx] = end
-        return self.keys[layer_idx, :, :, :end], self.values[layer_idx, :, :, :end]
+        return keys.narrow(2, 0, end), values.narrow(2, 0, end)
 
     def get_seq_length(self) -> int:
         """Positions held."""

@@ -149,7 +149,7 @@ class JointLinear:
 
     def holds(self, parts: Sequence[nn.Module]) -> bool:
         """Whether these are still such parts: not replaced, moved, or hooked into."""
-        return all(type(part) is nn.Linear and part.weight.data_ptr() == rows.data_ptr()
+        return all(type(part) is nn.Linear and part._parameters["weight"].data_ptr() == rows.data_ptr()
                    and not part._forward_hooks and not part._forward_pre_hooks
                    for part, rows in zip(parts, self.rows))
 
@@ -159,7 +159,7 @@ def linear_each(x: Tensor, parts: Sequence[nn.Module], joint: JointLinear | None
     alone = joint is None or torch.is_grad_enabled() or torch.compiler.is_compiling()
     if alone or not joint.holds(parts):
         return [part(x) for part in parts]
-    return F.linear(x, joint.weight).split(joint.sizes, dim=-1)
+    return F.linear(x, joint.weight).split_with_sizes(joint.sizes, dim=-1)
 
 
 ACTIVATION = {

@@ -48,8 +48,9 @@ class Attention(nn.Module):
         q = self.q_norm(q.view(heads)).transpose(1, 2)  # (B, H, T, Dh)
         k = self.k_norm(k.view(heads)).transpose(1, 2)  # (B, Hkv, T, Dh)
         v = v.view(heads).transpose(1, 2)  # (B, Hkv, T, Dh)
-        if rope is not None:
-            q, k = apply_rope(q, *rope), apply_rope(k, *rope)
+        if rope is not None:  # all heads turn alike, so queries and keys turn together
+            turned = apply_rope(torch.cat((q, k), dim=1), *rope)
+            q, k = turned.split_with_sizes((q.shape[1], k.shape[1]), dim=1)
         return q, k, v
 
     def forward(self, x: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Tensor | None,

@@ -23,6 +23,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.patches import Rectangle
+from matplotlib.transforms import Bbox
 
 from course_lib.config import require
 
@@ -86,18 +87,24 @@ def blank(xlabel: str, ylabel: str, *, height: float = HEIGHT) -> tuple[Figure, 
 
 def bars(labels: Sequence[str], values: Sequence[float], *, xlabel: str, ylabel: str,
          highlight: Collection[str] = (), reference: Sequence[float] | None = None,
-         value_format: str = "{:.3g}") -> Figure:
+         limits: Sequence[tuple[float, float]] | None = None, value_format: str = "{:.3g}",
+         notes: Sequence[str] | None = None) -> Figure:
     """Horizontal bars, the first at the top, with the values written at their ends.
 
     Args:
         labels: as many as values; they may repeat.
         highlight: labels whose bars are vermilion and whose label is bold.
         reference: a second value for each bar, drawn as an outline around it: "before" to its "after".
+        limits: for each bar, the lowest and the highest value that would be believed, drawn as a thin line.
         value_format: applied to each value and its reference: "{1:.0%} → {0:.0%}" writes both.
+        notes: written at the ends of the bars in place of the values.
     """
     xs = numbers("values", values, len(labels))
     outlines = xs if reference is None else numbers("reference", reference, len(labels))
     require(set(highlight) <= set(labels), "highlight", sorted(highlight), "among the labels")
+    words = [value_format.format(*pair) for pair in zip(xs, outlines)] if notes is None else list(notes)
+    ranges = [(x, x) for x in xs] if limits is None else list(limits)
+    require(len(words) == len(ranges) == len(xs), "len(notes), len(limits)", (len(words), len(ranges)), f"{len(xs)}")
     figure, axes = blank(xlabel, ylabel, height=max(1.6, 0.8 + 0.28 * len(xs)))
     with style.context(LOOK):
         colors = [OKABE_ITO["vermilion" if label in highlight else "blue"] for label in labels]
@@ -107,9 +114,11 @@ def bars(labels: Sequence[str], values: Sequence[float], *, xlabel: str, ylabel:
         axes.set_yticks(range(len(xs)), map(drawable, labels), parse_math=False)
         for tick, label in zip(axes.get_yticklabels(), labels):
             tick.set_fontweight("bold" if label in highlight else "normal")
-        for y, (x, outline) in enumerate(zip(xs, outlines)):
-            end = min(x, outline, 0) if x < 0 else max(x, outline)
-            axes.annotate(value_format.format(x, outline), (end, y), (-4 if x < 0 else 4, 0),
+        if limits is not None:
+            axes.hlines(range(len(xs)), *zip(*ranges), colors=INK, linewidth=1.2)
+        for y, (x, outline, (_, high), note) in enumerate(zip(xs, outlines, ranges, words)):
+            end = min(x, outline, 0) if x < 0 else max(x, outline, high)
+            axes.annotate(note, (end, y), (-4 if x < 0 else 4, 0),
                           textcoords="offset points", ha="right" if x < 0 else "left", va="center", fontsize=9)
         axes.invert_yaxis()
         axes.margins(x=0.12, y=0.02)
@@ -178,6 +187,47 @@ def spread(wanted: Sequence[float], gap: float) -> list[float]:
             start, count = (previous * n + (start - gap * n) * count) / (n + count), n + count
         blocks.append((start, count))
     return [start + gap * i for start, count in blocks for i in range(count)]
+
+
+def scatter(points: Mapping[str, Mapping[str, tuple[float, float]]], *, xlabel: str, ylabel: str) -> Figure:
+    """Named points of several kinds, one colour and one marker each; names where there is room for them.
+
+    Args:
+        points: for each kind, at most eight, its names with their (x, y).
+    """
+    require(1 <= len(points) <= len(CYCLE), "len(points)", len(points), f"in [1, {len(CYCLE)}]")
+    figure, axes = blank(xlabel, ylabel, height=4.2)
+    with style.context(LOOK):
+        for i, named in enumerate(points.values()):
+            xs, ys = zip(*named.values())
+            axes.scatter(xs, ys, s=26, color=CYCLE[i], marker=MARKERS[i], alpha=0.85, linewidths=0)
+        axes.margins(0.09)
+        figure.draw_without_rendering()  # fixes the layout, so that texts know where they will be
+        places = [place for named in points.values() for place in named.values()]
+        marks = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in axes.transData.transform(places)]  # pixels
+        headings = []
+        for i, (kind, named) in enumerate(points.items()):
+            top = np.median([x for x, _ in named.values()]), max(y for _, y in named.values())
+            heading = axes.annotate(drawable(kind), top, (0, 7), textcoords="offset points", ha="center", fontsize=11,
+                                    fontweight="bold", color=CYCLE[i], parse_math=False, annotation_clip=False)
+            while any(heading.get_window_extent().overlaps(other) for other in headings):
+                heading.xyann = 0, heading.xyann[1] + 3
+            headings.append(heading.get_window_extent())
+        write_where_free(axes, [item for named in points.values() for item in named.items()], marks + headings)
+    return figure
+
+
+def write_where_free(axes: Axes, names: Sequence[tuple[str, tuple[float, float]]], taken: list[Bbox]) -> None:
+    """Write each name to the right of its place, unless it would lie over a box that is taken or leave the axes."""
+    taken = list(taken)
+    for name, place in names:
+        text = axes.annotate(drawable(name), place, (5, -3), textcoords="offset points", fontsize=8,
+                             parse_math=False, annotation_clip=False)
+        box = text.get_window_extent()
+        if any(box.overlaps(other) for other in taken) or box.x1 > axes.bbox.x1:
+            text.remove()
+        else:
+            taken.append(box)
 
 
 def heat(matrix: Any, *, row_labels: Sequence[str], column_labels: Sequence[str], xlabel: str, ylabel: str,

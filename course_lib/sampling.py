@@ -18,7 +18,7 @@ from course_lib.config import SamplingParams, is_int, require
 
 Setting = float | Sequence[float]
 Ids = Sequence[Sequence[int]] | Tensor
-LOOKS = (1024, 16384)  # how many tokens top-p sorts before it resorts to sorting the whole vocabulary
+LOOKS = (256, 16384)  # how many tokens top-p sorts before it resorts to sorting the whole vocabulary
 
 
 def apply_temperature(logits: Tensor, temperature: Setting) -> Tensor:
@@ -51,14 +51,14 @@ def apply_top_k(logits: Tensor, k: int | Sequence[int]) -> Tensor:
     [[-inf, 2.0, 2.0, -inf, 3.0]]
     """
     x = widen(logits)
-    B, V = x.shape
+    V = x.shape[1]
     ks = settings("top_k", k, x, lambda k: is_int(k) and k >= 0, "an integer >= 0 (0: off)")
-    ks = [k if 0 < k < V else V for k in ks]
-    longest = max((k for k in ks if k < V), default=0)
+    off = [not 0 < k < V for k in ks]
+    longest = max((k for k in ks if 0 < k < V), default=0)
     if longest == 0:
         return x.clone()
-    counts = torch.tensor(ks, device=x.device).view(-1, 1).expand(B, 1)
-    return x.masked_fill(~largest_mask(x, counts, x.topk(longest).values), -torch.inf)
+    last = torch.tensor([[min(k or longest, longest) - 1] for k in ks], device=x.device)
+    return keep(x, largest_mask(x, last, x.topk(longest).values), off)
 
 
 def apply_top_p(logits: Tensor, p: Setting) -> Tensor:
@@ -75,20 +75,20 @@ def apply_top_p(logits: Tensor, p: Setting) -> Tensor:
     x = widen(logits)
     V = x.shape[1]
     ps = settings("top_p", p, x, lambda p: 0 < p <= 1, "in (0, 1]")
-    if all(p == 1 for p in ps):
+    off = [p == 1 for p in ps]
+    if all(off):
         return x.clone()
-    total = precise(x).logsumexp(-1, keepdim=True)  # (B, 1)
-    slack = torch.finfo(x.dtype).eps * (x.amax(-1, keepdim=True).abs() + math.log(V))
-    limit = torch.tensor(ps, dtype=total.dtype, device=total.device).view(-1, 1) - slack.to(total)
-    everything = rows_where(ps, 1, total)
+    probs, eps = precise(x).softmax(-1), torch.finfo(x.dtype).eps  # (B, V)
+    wanted = [[p - eps * (abs(top) + math.log(V)) if p < 1 else -1.0]
+              for p, top in zip(ps, x.amax(-1).tolist(), strict=True)]
+    wanted = torch.tensor(wanted, dtype=probs.dtype, device=probs.device)  # (B, 1)
     for n in (*(n for n in LOOKS if n < V), V):
-        largest = x.topk(n).values  # (B, n)
-        reached = (precise(largest) - total).exp().cumsum(-1)
-        if (everything | (reached[:, -1:] >= limit)).all():
+        largest, ids = x.topk(n)  # (B, n)
+        reached = probs.gather(-1, ids.to(probs.device)).cumsum(-1)
+        if (reached[:, -1:] >= wanted).all():
             break
-    counts = 1 + (reached[:, :-1] < limit).sum(-1, keepdim=True)  # the first token always stays
-    counts = counts.masked_fill(everything, V).to(x.device)
-    return x.masked_fill(~largest_mask(x, counts, largest), -torch.inf)
+    last = (reached[:, :-1] < wanted).sum(-1, keepdim=True)  # at place 0 stands the first token, which stays
+    return keep(x, largest_mask(x, last.to(x.device), largest), off)
 
 
 def apply_min_p(logits: Tensor, min_p: Setting) -> Tensor:
@@ -102,11 +102,12 @@ def apply_min_p(logits: Tensor, min_p: Setting) -> Tensor:
     """
     x = widen(logits)
     fractions = settings("min_p", min_p, x, lambda p: 0 <= p <= 1, "in [0, 1]")
-    logs = [math.log(f) if f > 0 else -math.inf for f in fractions]
-    distance = torch.tensor(logs, dtype=x.dtype, device=x.device).view(-1, 1)
-    top = x.amax(-1, keepdim=True)
-    slack = torch.finfo(x.dtype).eps * (top.abs() - distance)
-    return x.masked_fill(x < top + distance - slack, -torch.inf)
+    eps = torch.finfo(x.dtype).eps
+    borders = []
+    for fraction, top in zip(fractions, x.amax(-1).tolist(), strict=True):
+        distance = math.log(fraction) if fraction > 0 else -math.inf
+        borders.append([top + distance - eps * (abs(top) - distance)])
+    return x.masked_fill(x < torch.tensor(borders, dtype=x.dtype, device=x.device), -torch.inf)
 
 
 def apply_penalties(logits: Tensor, prompt_ids: Ids, output_ids: Ids, *, repetition_penalty: Setting = 1.0,
@@ -120,27 +121,25 @@ def apply_penalties(logits: Tensor, prompt_ids: Ids, output_ids: Ids, *, repetit
         presence_penalty: subtracted from the logit of each token in the output (OpenAI, vLLM).
         frequency_penalty: subtracted as many times as the token is in the output.
     """
-    x = widen(logits).clone()
+    x = widen(logits).clone(memory_format=torch.contiguous_format)
     r = settings("repetition_penalty", repetition_penalty, x, lambda r: 0 < r < math.inf, "finite and > 0")
     p = settings("presence_penalty", presence_penalty, x, math.isfinite, "finite")
     f = settings("frequency_penalty", frequency_penalty, x, math.isfinite, "finite")
-    r, p, f = (values * (len(x) if len(values) == 1 else 1) for values in (r, p, f))
     prompts, outputs = id_lists("prompt_ids", prompt_ids, x), id_lists("output_ids", output_ids, x)
-    for row, *penalties in zip(x, prompts, outputs, r, p, f, strict=True):
-        penalise(row, *penalties)
+    places, factors, terms = [], [], []  # one entry for each token that changes; V may be 151,936
+    for row, (prompt, output) in enumerate(zip(prompts, outputs, strict=True)):
+        less = {i: f[row] * times + p[row] for i, times in Counter(output).items()}
+        changed = list(less if r[row] == 1 else {*prompt, *less})
+        places += [row * x.shape[1] + i for i in changed]
+        factors += [r[row]] * len(changed)
+        terms += [less.get(i, 0.0) for i in changed]
+    flat, places = x.view(-1), torch.tensor(places, dtype=torch.long, device=x.device)
+    old, limits = precise(flat[places]), torch.finfo(x.dtype)
+    factor, term = torch.tensor([factors, terms], dtype=old.dtype, device=old.device).unbind()
+    new = torch.where(old < 0, old * factor, old / factor).clamp(limits.min, limits.max)
+    new = (new - term).clamp(limits.min, limits.max)  # finite logits stay finite
+    flat[places] = torch.where(old.isinf(), old, new).to(x)
     return x
-
-
-def penalise(row: Tensor, prompt: Sequence[int], output: Sequence[int],
-             repetition: float, presence: float, frequency: float) -> None:
-    """Apply the three penalties to one row (V,), in place; finite logits stay finite."""
-    times = Counter(output)
-    seen = torch.tensor(sorted(times.keys() | set(prompt)), dtype=torch.long, device=row.device)
-    old, limits = precise(row[seen]), torch.finfo(row.dtype)
-    counts = torch.tensor([times[i] for i in seen.tolist()]).to(old)
-    new = torch.where(old < 0, old * repetition, old / repetition).clamp(limits.min, limits.max)
-    new = (new - frequency * counts - presence * (counts > 0)).clamp(limits.min, limits.max)
-    row[seen] = torch.where(old.isinf(), old, new).to(row)
 
 
 def filter_logits(logits: Tensor, params: SamplingParams | Sequence[SamplingParams],
@@ -187,18 +186,18 @@ def sample(logits: Tensor, params: SamplingParams | Sequence[SamplingParams],
         ValueError: as `filter_logits`; a row's largest logit is NaN or infinite; a generator is missing.
     """
     x = widen(logits)
+    rows = params_of_rows(params, x)
     top = x.amax(-1).tolist()
     require(all(map(math.isfinite, top)), "largest logit of each row", top, "finite")
-    rows = params_of_rows(params, x)
     if all(p.temperature == 0 and not has_penalties(p) for p in rows):
         return x.argmax(-1)
-    x = filter_logits(logits, params, prompt_ids, output_ids)
-    rows = rows * len(x) if len(rows) == 1 else rows
     if generators is None or isinstance(generators, torch.Generator):
         generators = [generators] * (1 if generators else len(x))
     require(len(generators) == len(x), "len(generators)", len(generators), f"{len(x)}, one for each row")
-    uniforms = [uniform(g) if p.temperature else 0.0 for p, g in zip(rows, generators, strict=True)]
-    return draw(x.softmax(-1), torch.tensor(uniforms, dtype=torch.float64))
+    with torch.no_grad():  # no gradient goes through a choice, and small operations cost less without
+        probs = filter_logits(logits, params, prompt_ids, output_ids).softmax(-1)
+        uniforms = [uniform(g) if p.temperature else 0.0 for p, g in zip(rows, generators, strict=True)]
+        return draw(probs, torch.tensor(uniforms, dtype=torch.float64))
 
 
 def draw(probs: Tensor, uniforms: Tensor) -> Tensor:
@@ -252,22 +251,31 @@ def top_candidates(logits: Tensor, n: int) -> tuple[Tensor, Tensor]:
     logprobs = logprobs_of(logits)
     B, V = logprobs.shape
     values = logprobs.topk(min(n, V)).values
-    counts = torch.full((B, 1), min(n, V), device=logprobs.device)
-    ids = largest_mask(logprobs, counts, values).nonzero()[:, 1].view(B, -1)  # (B, n), ids ascending
+    last = torch.full((B, 1), min(n, V) - 1, device=logprobs.device)
+    ids = largest_mask(logprobs, last, values).nonzero()[:, 1].view(B, -1)  # (B, n), ids ascending
     values, order = logprobs.gather(-1, ids).sort(descending=True, stable=True)
     return values, ids.gather(-1, order)
 
 
-def largest_mask(x: Tensor, counts: Tensor, largest: Tensor) -> Tensor:
-    """True at the `counts` (B, 1) largest of each row of x (B, V), ties to the lowest ids.
+def largest_mask(x: Tensor, last: Tensor, largest: Tensor) -> Tensor:
+    """True for the largest of each row of x (B, V), as many as to place `last` (B, 1), ties to the lowest ids.
 
-    `largest` (B, n) holds the n largest values of each row, descending; a count beyond n means all.
+    `largest` (B, n) holds the n largest values of each row, descending; 0 <= last < n.
     """
-    n = largest.shape[1]
-    border = largest.gather(-1, counts.clamp(max=n) - 1).masked_fill(counts > n, -torch.inf)
-    above, tied = x > border, x == border  # (B, V)
-    room = counts - above.sum(-1, keepdim=True)
-    return above | (tied & (tied.cumsum(-1) <= room))
+    border = largest.gather(-1, last)
+    kept = x >= border  # (B, V)
+    surplus = kept.sum(-1, keepdim=True) - last - 1
+    if not surplus.any():
+        return kept
+    tied = kept & (x == border)
+    return kept & ~(tied & (tied.cumsum(-1) > tied.sum(-1, keepdim=True) - surplus))
+
+
+def keep(x: Tensor, kept: Tensor, off: list[bool]) -> Tensor:
+    """The logits (B, V) with -inf where a token is not kept; the rows for which the filter is off stay."""
+    if any(off):
+        kept = kept | torch.tensor([[row] for row in off], device=x.device)
+    return torch.where(kept, x, -torch.inf)
 
 
 def widen(logits: Tensor) -> Tensor:
@@ -282,21 +290,24 @@ def precise(x: Tensor) -> Tensor:
 
 
 def settings(name: str, value: Any, x: Tensor, ok: Callable[[Any], bool], allowed: str) -> list:
-    """One setting for all rows of x, or one for each, as a list of 1 or B checked values."""
+    """One setting for all rows of x, or one for each, as a list of B checked values."""
     values = list(value) if isinstance(value, Sequence) else [value]
+    B = x.shape[0]
     for v in values:
         require(ok(v), name, v, allowed)
-    require(len(values) in (1, len(x)), f"len({name})", len(values), f"1 or {len(x)}, one for each row")
-    return values
+    require(len(values) in (1, B), f"len({name})", len(values), f"1 or {B}, one for each row")
+    return values * (B // len(values))
 
 
 def rows_where(values: list, special: float, x: Tensor) -> Tensor:
-    """True for the rows whose setting is `special`: (1, 1) or (B, 1), on the device of x."""
+    """True for the rows whose setting is `special`: (B, 1), on the device of x."""
     return torch.tensor([v == special for v in values], device=x.device).view(-1, 1)
 
 
 def params_of_rows(params: SamplingParams | Sequence[SamplingParams], x: Tensor) -> list[SamplingParams]:
-    """As a list of 1 (for all rows) or of B."""
+    """As a list of B."""
+    if isinstance(params, SamplingParams):
+        return [params] * x.shape[0]
     return settings("params", params, x, lambda p: isinstance(p, SamplingParams), "SamplingParams")
 
 
@@ -308,8 +319,9 @@ def has_penalties(params: SamplingParams) -> bool:
 def id_lists(name: str, ids: Ids, x: Tensor) -> list[list[int]]:
     """B lists of ids, each in [0, V)."""
     rows = ids.tolist() if isinstance(ids, Tensor) else list(ids)
-    require(len(rows) == len(x) and not any(is_int(row) for row in rows), name, rows,
-            f"{len(x)} lists of ids, one for each row")
+    B, V = x.shape
+    require(len(rows) == B and not any(is_int(row) for row in rows), name, rows,
+            f"{B} lists of ids, one for each row")
     for row in rows:
-        require(all(0 <= i < x.shape[1] for i in row), name, row, f"in [0, {x.shape[1]})")
+        require(not row or (min(row) >= 0 and max(row) < V), name, row, f"in [0, {V})")
     return rows

@@ -1,6 +1,7 @@
 """The training that made the shipped weights: corpus to tokenizer to `pocket` and `pocket-draft`.
 
     python -m course_lib train            # everything, resuming what was interrupted
+    python -m course_lib train --show     # how the shipped weights were made, and their loss curve
     python -m course_lib evaluate --card  # then write what the model knows into its card
 """
 
@@ -12,7 +13,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -32,6 +33,7 @@ from course_lib.device import device as choose_device
 from course_lib.guidance import Guide
 from course_lib.model import CausalLM
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe
+from course_lib.training_log import show_training
 
 SPECIAL_TOKENS = (END_OF_TEXT, "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>",
                   "<tool_response>", "</tool_response>")
@@ -88,7 +90,7 @@ class Recipe(NamedTuple):
 
 
 CORPUS_TOKENS = 20_000_000
-RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=7000, guided=(100, 1500))),
+RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=8000, guided=(100, 1500))),
            "pocket-draft": Recipe(POCKET_DRAFT, TrainConfig(steps=3000, peak_lr=3e-3))}
 
 
@@ -144,7 +146,12 @@ def train_tokenizer(*, characters: int = 4_000_000) -> Tokenizer:
 
 def encode_corpus(tokenizer: Tokenizer, tokens: int, seed: int) -> np.ndarray:
     """At least so many tokens of what the models read, as one array of uint16."""
-    chunks, size, stream = [], 0, training_documents(seed)
+    return encode_documents(tokenizer, training_documents(seed), tokens)
+
+
+def encode_documents(tokenizer: Tokenizer, texts: Iterable[str], tokens: int) -> np.ndarray:
+    """At least so many tokens of an endless row of documents, control tokens included."""
+    chunks, size, stream = [], 0, iter(texts)
     while size < tokens:
         ids = tokenizer.encode("".join(islice(stream, 200)), allowed_special="all")
         chunks.append(np.array(ids, dtype=np.uint16))
@@ -171,7 +178,7 @@ def is_matrix(name: str, parameter: Tensor) -> bool:
 
 def train(model: CausalLM, batches: Batches, config: TrainConfig, *, validation: Batches | None = None,
           resume: Path | None = None, on_log: Callable[[dict], None] = print, log_every: int = 100,
-          compiled: bool = False) -> None:
+          compiled: bool = False, schedule: Callable[[int, TrainConfig], float] = learning_rate) -> None:
     """Train `model` in place, on its device, in bfloat16 autocast with float32 weights.
 
     Args:
@@ -180,6 +187,7 @@ def train(model: CausalLM, batches: Batches, config: TrainConfig, *, validation:
         on_log: called with step, tokens, loss (mean since the last log), lr, seconds and, with
             `validation`, val_loss; tokens and seconds are those of the whole run.
         compiled: run the model through torch.compile.
+        schedule: the learning rate of a step, called as `learning_rate` is.
     """
     optimizers, forward = make_optimizers(model, config), model
     first, tokens, seconds = 0, 0, 0.0
@@ -190,16 +198,17 @@ def train(model: CausalLM, batches: Batches, config: TrainConfig, *, validation:
     started, losses = time.perf_counter() - seconds, []
     for step in range(first, config.steps):
         ids = batches(step, *window(step, config)).to(model.embed_tokens.weight.device)
+        lr = schedule(step, config)
         if config.guided[0] <= step < config.guided[1]:
-            losses.append(guided_step(model, optimizers, ids, learning_rate(step, config), config))
+            losses.append(guided_step(model, optimizers, ids, lr, config))
         else:
-            losses.append(train_step(forward, optimizers, ids, learning_rate(step, config), config.clip))
+            losses.append(train_step(forward, optimizers, ids, lr, config.clip))
         tokens += ids.shape[0] * (ids.shape[1] - 1)
         done = step + 1
         if done % log_every and done < config.steps:
             continue
         entry = {"step": done, "tokens": tokens, "loss": torch.stack(losses).mean().item(),
-                 "lr": learning_rate(step, config), "seconds": time.perf_counter() - started}
+                 "lr": lr, "seconds": time.perf_counter() - started}
         if validation is not None:
             entry["val_loss"] = validation_loss(model, validation, config)
         on_log(entry)
@@ -329,7 +338,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, help="optimizer steps instead of the recipe's")
     parser.add_argument("--no-compile", action="store_true", help="run without torch.compile")
     parser.add_argument("--note", default="", help="what the model card should say about this run")
+    parser.add_argument("--show", action="store_true", help="train nothing: say how the shipped models were trained")
     args = parser.parse_args(argv)
+    if args.show:
+        for name in [args.only] if args.only else RECIPES:
+            print(show_training(args.models / name))
+        return 0
     args.work.mkdir(parents=True, exist_ok=True)
     tokenizer = train_tokenizer()
     for name in [args.only] if args.only else RECIPES:

@@ -200,16 +200,23 @@ class SamplingPanel(Live):
 
 def sampling_knobs(params: SamplingParams) -> dict[str, W.Widget]:
     """A slider or field for each setting, by its name; ranges stretch to hold what `params` says."""
-    def slider(kind: type, name: str, low: float, high: float, step: float, label: str, **kwargs: Any) -> W.Widget:
-        value = getattr(params, name)
-        return kind(value, min=min(low, value), max=max(high, value), step=step, description=label,
-                    continuous_update=False, style=LABELLED, layout=W.Layout(width="auto"), **kwargs)
+    return {"temperature": slider(W.FloatSlider, params.temperature, 0.0, 2.0, 0.05, "temperature"),
+            "top_p": slider(W.FloatSlider, params.top_p, 0.05, 1.0, 0.01, "top-p"),
+            "top_k": slider(W.IntSlider, params.top_k, 0, 100, 1, "top-k (0: off)"),
+            "seed": seed_field(params.seed)}
 
-    return {"temperature": slider(W.FloatSlider, "temperature", 0.0, 2.0, 0.05, "temperature"),
-            "top_p": slider(W.FloatSlider, "top_p", 0.05, 1.0, 0.01, "top-p"),
-            "top_k": slider(W.IntSlider, "top_k", 0, 100, 1, "top-k (0: off)"),
-            "seed": W.BoundedIntText(params.seed or 0, min=0, max=2**31 - 1, description="seed", style=LABELLED,
-                                     layout=W.Layout(width="200px"))}
+
+def slider(kind: type, value: float, low: float, high: float, step: float, label: str, *,
+           live: bool = False) -> W.Widget:
+    """A labelled slider whose range stretches to hold the value; `live`: it reports while it is dragged."""
+    return kind(value, min=min(low, value), max=max(high, value), step=step, description=label,
+                continuous_update=live, style=LABELLED, layout=W.Layout(width="auto"))
+
+
+def seed_field(seed: int | None) -> W.Widget:
+    """A labelled field for a seed."""
+    return W.BoundedIntText(seed or 0, min=0, max=2**31 - 1, description="seed", style=LABELLED,
+                            layout=W.Layout(width="200px"))
 
 
 @torch.inference_mode()
@@ -227,11 +234,12 @@ def last_logits(lm: LanguageModel, ids: Sequence[int]) -> Tensor:
 class FilteredModel:
     """A model whose logits have been filtered, so that whoever draws from their softmax draws filtered.
 
-    It remembers the ids it is given: the first call brings the prompt, later ones the output.
+    It remembers the ids it is given: the first call brings the prompt, of which the last `written` ids
+    count as output, and later calls bring the output.
     """
 
-    def __init__(self, model: Any, params: SamplingParams, filter: views.Filter) -> None:
-        self.model, self.params, self.filter = model, params, filter
+    def __init__(self, model: Any, params: SamplingParams, filter: views.Filter, written: int = 0) -> None:
+        self.model, self.params, self.filter, self.written = model, params, filter, written
         self.prompt_ids: list[int] = []
         self.output_ids: list[int] = []
 
@@ -241,16 +249,22 @@ class FilteredModel:
 
     def __call__(self, input_ids: Tensor, **kwargs: Any) -> Tensor:
         """Logits (1, 1, V) after ids (1, T)."""
-        seen = self.output_ids if self.prompt_ids else self.prompt_ids
-        seen.extend(input_ids[0].tolist())
+        ids = input_ids[0].tolist()
+        border = 0 if self.prompt_ids else len(ids) - self.written
+        self.prompt_ids += ids[:border]
+        self.output_ids += ids[border:]
         logits = self.model(input_ids, **kwargs)[:, -1]
         return views.apply_filter(self.filter, logits, self.params, self.prompt_ids, self.output_ids)[:, None]
 
 
 def continuation(lm: LanguageModel, prompt_ids: Sequence[int], params: SamplingParams,
-                 filter: views.Filter = filter_logits) -> CompletionOutput:
-    """`generate`, with another filter; with `filter_logits` the tokens are the same."""
-    filtered = SimpleNamespace(model=FilteredModel(lm.model, params, filter), tokenizer=lm.tokenizer,
+                 filter: views.Filter = filter_logits, written: int = 0) -> CompletionOutput:
+    """`generate`, with another filter; with `filter_logits` the tokens are the same.
+
+    Args:
+        written: how many ids at the end of the prompt are output, for the penalties.
+    """
+    filtered = SimpleNamespace(model=FilteredModel(lm.model, params, filter, written), tokenizer=lm.tokenizer,
                                config=lm.config, eos_token_ids=lm.eos_token_ids)
     plain = SamplingParams(max_tokens=params.max_tokens, stop=params.stop, stop_token_ids=params.stop_token_ids,
                            ignore_eos=params.ignore_eos, seed=params.seed)
@@ -270,9 +284,12 @@ def distribution_figure(view: views.DistributionView, tokenizer: Any, top: int =
     """The still picture of `sampling_widget`: the likeliest tokens and all others together."""
     ids = view.ids[:top].tolist()
     labels = [views.visible(tokenizer.decode_single_token_bytes(id)) for id in ids]
-    before, after = view.before[:top].tolist(), view.after[:top].tolist()
+    before, after, kept = view.before[:top].tolist(), view.after[:top].tolist(), view.kept[:top].tolist()
     if (rest := len(view.ids) - len(ids)) > 0:
         tail_before, tail_after = view.tail(top)
         labels, before, after = labels + [f"other {rest:,}"], before + [tail_before], after + [tail_after]
-    return plots.bars(labels, after, reference=before, value_format="{1:.1%} → {0:.1%}", ylabel="next token",
+        kept.append(bool(view.kept[top:].any()))
+    notes = [f"{views.percent(p)} → {views.percent(q) if stays else 'removed'}"
+             for p, q, stays in zip(before, after, kept)]
+    return plots.bars(labels, after, reference=before, notes=notes, ylabel="next token",
                       xlabel="probability (outline: the model; filled: after the filters)")

@@ -580,3 +580,9 @@ def test_a_harmless_chat_turn_is_what_the_template_would_encode():
         text = f"<|im_start|>user\n{content}<|im_end|>\n"
         assert encode_chat_turn(small_tokenizer(), "user", content) == \
             oracle(POCKET_PATTERN).encode(text, allowed_special="all")
+
+
+def test_settings_given_by_name_are_passed_on_and_shown():
+    attempt = exercises.Attempt(lambda ids, *, penalty: (ids, penalty), lambda ids, *, penalty: None)
+    assert attempt([1], penalty=[2.0]) == ([1], [2.0])
+    assert attempt.last_call == "<lambda>([1], penalty=[2.0])"

@@ -77,6 +77,17 @@ def test_bars_are_labelled_with_names_and_values():
     assert plots.bars(["a"], [-1.0], xlabel="x", ylabel="y").axes[0].get_xlim()[0] < -1
 
 
+def test_bars_show_the_range_that_would_be_believed_and_other_words():
+    figure = some_bars(limits=[(0.5, 0.7), (0.25, 0.35), (0.05, 0.15)], value_format="{:.0%}",
+                       notes=["as expected", "too few", "removed"])
+    assert {"as expected", "too few", "removed"} <= set(texts(figure)) and "60%" not in texts(figure)
+    [drawn] = figure.axes[0].collections
+    assert [segment[:, 0].tolist() for segment in drawn.get_segments()] == [[0.5, 0.7], [0.25, 0.35], [0.05, 0.15]]
+    for wrong in ({"notes": ["one"]}, {"limits": [(0, 1)]}):
+        with pytest.raises(ValueError, match="must be 3"):
+            some_bars(**wrong)
+
+
 def test_names_stand_at_the_ends_of_lines_and_apart():
     figure = some_lines(logx=True, logy=True)
     assert {"cached", "uncached", "third"} <= set(texts(figure))

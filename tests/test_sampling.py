@@ -34,6 +34,7 @@ from course_lib.sampling import (
     sample,
     top_candidates,
 )
+from course_lib.stats import count_limits, outside, power
 
 INF = math.inf
 FILTERS = {
@@ -442,36 +443,9 @@ def exact_probabilities(ws, power, p, power_before=0):
     return {i: Fraction(ws[i] ** power, sum(ws[j] ** power for j in ids)) for i in ids}
 
 
-def binomial_pmf(n, p):
-    """P(X = 0), ..., P(X = n), each by its logarithm."""
-    p = float(p)
-    if p in (0, 1):
-        return [float(x == n * p) for x in range(n + 1)]
-    log_choose = [math.lgamma(n + 1) - math.lgamma(x + 1) - math.lgamma(n - x + 1) for x in range(n + 1)]
-    return [math.exp(c + x * math.log(p) + (n - x) * math.log1p(-p)) for x, c in enumerate(log_choose)]
-
-
-def accepted_counts(n, p, tail):
-    """The counts x of a cell that are believed: each side leaves out at most `tail`."""
-    pmf = binomial_pmf(n, p)
-    low, left_out = 0, pmf[0]
-    while left_out <= tail:
-        low += 1
-        left_out += pmf[low]
-    high, left_out = n, pmf[n]
-    while left_out <= tail:
-        high -= 1
-        left_out += pmf[high]
-    return low, high
-
-
-def accepted(probabilities, cells, n):
-    """For each cell, the lowest and the highest believable count of n draws."""
-    return {c: accepted_counts(n, probabilities.get(c, 0), FALSE_ALARM / (2 * len(cells))) for c in cells}
-
-
-def rejects(observed, limits):
-    return [c for c, (low, high) in limits.items() if not low <= observed.get(c, 0) <= high]
+def believable(probabilities, cells):
+    """For each cell, the lowest and the highest believable count of N draws."""
+    return count_limits({cell: probabilities.get(cell, 0) for cell in cells}, N, false_alarm=FALSE_ALARM)
 
 
 def counts_of(items):
@@ -492,12 +466,12 @@ WRONG = {
 def test_the_draws_of_one_generator_follow_the_exact_distribution():
     generator = request_generator(2024)
     drawn = sample(logs(WEIGHTS).expand(N, -1), PARAMS, [generator] * N).tolist()
-    assert not rejects(counts_of(drawn), accepted(TRUTH, range(8), N))
+    assert outside(counts_of(drawn), believable(TRUTH, range(8))) == []
 
 
 def test_first_draws_of_many_seeds_follow_the_exact_distribution():
     drawn = sample(logs(WEIGHTS).expand(N, -1), PARAMS, generators(*range(N))).tolist()
-    assert not rejects(counts_of(drawn), accepted(TRUTH, range(8), N))
+    assert outside(counts_of(drawn), believable(TRUTH, range(8))) == []
 
 
 def test_neighbouring_draws_of_one_generator_are_independent():
@@ -505,30 +479,23 @@ def test_neighbouring_draws_of_one_generator_are_independent():
     drawn = sample(logs(WEIGHTS).expand(2 * N, -1), PARAMS, [generator] * 2 * N).tolist()
     pairs = list(zip(drawn[::2], drawn[1::2], strict=True))
     truth = {(a, b): TRUTH[a] * TRUTH[b] for a, b in product(TRUTH, TRUTH)}
-    assert not rejects(counts_of(pairs), accepted(truth, [*truth], N))
-    limits = accepted({(i, i): p for i, p in TRUTH.items()}, [(i, i) for i in TRUTH], N)
-    assert rejects({(i, i): N // 4 for i in TRUTH}, limits), "the same number twice would show"
+    assert outside(counts_of(pairs), believable(truth, truth)) == []
+    limits = believable({(i, i): p for i, p in TRUTH.items()}, [(i, i) for i in TRUTH])
+    assert outside({(i, i): N // 4 for i in TRUTH}, limits), "the same number twice would show"
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_power_of_the_test_against_wrong_samplers(name):
     """The surest cell alone rejects the wrong sampler with a probability of at least 0.9999."""
-    power = 0.0
-    for cell, (low, high) in accepted(TRUTH, range(8), N).items():
-        pmf = binomial_pmf(N, WRONG[name].get(cell, 0))
-        power = max(power, math.fsum(pmf[:low]) + math.fsum(pmf[high + 1 :]))
-    assert power >= 0.9999
+    assert power(believable(TRUTH, range(8)), N, WRONG[name]) >= 0.9999
 
 
 def test_how_far_off_a_probability_must_be():
     """A cell of 0.25 accepts 0.25 +- 0.017 at this N and false-alarm rate; 0.28 it rejects almost surely."""
-    low, high = accepted_counts(N, Fraction(1, 4), FALSE_ALARM / 16)
+    limits = count_limits(dict.fromkeys(range(8), 0.25), N, false_alarm=FALSE_ALARM)
+    low, high = limits[0]
     assert 0.016 < 0.25 - low / N < 0.018 and 0.016 < high / N - 0.25 < 0.018
-    assert math.fsum(binomial_pmf(N, 0.28)[: high + 1]) < 1e-3
-    pmf = binomial_pmf(N, 0.25)
-    assert abs(math.fsum(pmf) - 1) < 1e-9
-    assert math.fsum(pmf[:low]) <= FALSE_ALARM / 16 < math.fsum(pmf[: low + 1])
-    assert math.fsum(pmf[high + 1 :]) <= FALSE_ALARM / 16 < math.fsum(pmf[high:])
+    assert power(limits, N, {0: 0.28}) > 0.999
 
 
 # What is recorded beside the token

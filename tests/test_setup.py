@@ -100,13 +100,18 @@ def test_the_library_imports_only_what_it_declares():
 # --- imports only go down -----------------------------------------------------------------------
 
 LEVELS = {
-    0: "config device course_map",
-    1: "tokenizer chat_template detokenize layers kv_cache sampling flash quantize costs",
+    0: "config device stats course_map",
+    1: "tokenizer chat_template detokenize layers kv_cache sampling broken_samplers flash quantize costs "
+       "published geometry",
     2: "model",
-    3: "hf_tokenizer checkpoint generate trace guidance",
-    4: "speculative scheduler train corpus claims",
-    5: "agent server evaluate",
-    6: "plots views widgets exercises checks bench doctor",
+    3: "hf_tokenizer checkpoint generate trace guidance residual compare_layers logit_lens calibration",
+    4: "speculative scheduler train training_log first_model corpus claims heads surprisal",
+    5: "agent server evaluate knockout",
+    6: "plots views widgets attention_view attention_widget map_view map_widget sampling_view sampling_lab "
+       "knockout_view knockout_widget "
+       "training_view training_widget "
+       "surprisal_view surprisal_widget "
+       "exercises checks bench doctor",
     7: "__init__ __main__",
 }
 LEVEL = {name: level for level, names in LEVELS.items() for name in names.split()}

@@ -244,11 +244,11 @@ class Writer:
         """A row of numbers, names and made-up words, said several times over: practice in copying.
 
         A word after a space falls into other tokens than the same word after a quotation mark, as which a
-        tool call needs it. So half of the drills set the row in another way each time, and every third one
-        says each word of a row of made-up words plainly and in quotes.
+        tool call needs it. So every other drill says each word of a row of made-up words plainly and in
+        quotes, and half of the others set the row in another way each time.
         """
-        if self.rng.random() < 1 / 3:
-            words = [self.made_up_word() for _ in range(self.rng.randint(3, 10))]
+        if self.rng.random() < 0.5:
+            words = [self.made_up_word() for _ in range(self.rng.randint(4, 16))]
             return " ".join(f'{word} "{word}"' for word in words)
         makers = [lambda: str(self.operand()), self.made_up_word, lambda: self.characters()["hero"]]
         if self.rng.random() < 0.6:
@@ -340,7 +340,7 @@ def documents(seed: int = 0) -> Iterator[str]:
         yield writer.document()
 
 
-def training_documents(seed: int = 0, *, drill_every: int = 5) -> Iterator[str]:
+def training_documents(seed: int = 0, *, drill_every: int = 4) -> Iterator[str]:
     """What the models read: `documents`, and every so-manieth time a drill instead.
 
     A small model discovers late that what stood before can be copied, which names, operands and

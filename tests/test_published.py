@@ -1,0 +1,39 @@
+"""The published shapes: parameters counted from them against the counts that the checkpoints have."""
+
+import pytest
+
+from course_lib.costs import parameter_count
+from course_lib.published import PUBLISHED, SOURCES
+
+# Numbers in the weight files, as the model pages state them.
+TOTALS = {"GPT-2": 124_439_808, "GPT-2 XL": 1_557_611_200, "Llama-2-7B": 6_738_415_616,
+          "Llama-2-70B": 68_976_648_192, "Llama-3-8B": 8_030_261_248, "Llama-3-70B": 70_553_706_496,
+          "Llama-3.1-405B": 405_853_388_800, "Llama-3.2-1B": 1_235_814_400, "Mistral-7B": 7_241_732_096,
+          "Qwen2-0.5B": 494_032_768, "Qwen3-0.6B": 596_049_920, "Qwen3-8B": 8_190_735_360,
+          "Gemma-2B": 2_506_172_416, "SmolLM2-135M": 134_515_008}
+
+
+@pytest.mark.parametrize("name", TOTALS)
+def test_parameters_are_those_of_the_checkpoint(name):
+    assert parameter_count(PUBLISHED[name]).total == TOTALS[name]
+
+
+def test_gpt_3_is_as_large_as_its_name_says():
+    """The paper says 175.0 billion; its shape holds 174.6."""
+    assert parameter_count(PUBLISHED["GPT-3 175B"]).total == pytest.approx(175e9, rel=3e-3)
+    assert PUBLISHED["GPT-3 175B"].num_hidden_layers == 96
+
+
+def test_every_shape_has_a_source_and_a_test():
+    assert set(PUBLISHED) == set(SOURCES) == {*TOTALS, "GPT-3 175B"}
+    assert all(SOURCES.values()) and len(set(SOURCES.values())) == len(SOURCES)
+
+
+def test_what_a_count_of_parameters_does_not_show():
+    heads = {name: (c.num_attention_heads, c.num_key_value_heads, c.head_dim) for name, c in PUBLISHED.items()}
+    assert heads["Llama-3.1-405B"] == (128, 8, 128) and heads["Llama-3.2-1B"] == (32, 8, 64)
+    assert heads["Qwen3-8B"] == (32, 8, 128) and heads["Gemma-2B"] == (8, 1, 256)
+    assert heads["GPT-2 XL"] == (25, 25, 64) and heads["Llama-2-70B"] == (64, 8, 128)
+    tied = {name for name, c in PUBLISHED.items() if c.tie_word_embeddings}
+    assert tied == {"GPT-2", "GPT-2 XL", "GPT-3 175B", "Llama-3.2-1B", "Qwen2-0.5B", "Qwen3-0.6B", "Gemma-2B",
+                    "SmolLM2-135M"}
