@@ -145,7 +145,7 @@ class Attempt:
 
     def __call__(self, *args: Any, **settings: Any) -> Any:
         values = [show(arg) for arg in args]
-        short = [value if len(value) <= 50 and not value.startswith("<") else name
+        short = [value if len(value) <= 80 and not value.startswith("<") else name
                  for value, name in zip(values, self.parameters)]
         short += [f"{name}={show(value)}" for name, value in settings.items()]
         self.last_call = f"{self.function.__name__}({', '.join(short)})"

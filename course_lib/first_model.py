@@ -1,4 +1,4 @@
-"""The model that notebook 05 trains in a minute: its shape, its recipe, and the simple text that it reads."""
+"""The model that notebook 05 trains while you wait: its shape, its recipe, and the simple text that it reads."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 To copy what stood before, one head has to fetch the token before each position, and a later head has to
 look for the place where the same tokens stood last time (Olsson et al. 2022, "induction heads"). Neither
 is of use without the other, so gradient descent on next-token loss alone finds the pair late. Here the
-attention weights of the named heads get a loss of their own for a few hundred steps. What the heads fetch
+attention weights of the named heads get a loss of their own for part of the training. What the heads fetch
 and what becomes of it is learned from the text as ever, and afterwards nothing holds them in place.
 """
 

@@ -6,7 +6,6 @@ Pure functions; nothing is fetched, and text from a model or a reader is escaped
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple
@@ -92,7 +91,7 @@ def knockout_view(lm: LanguageModel, prompt_ids: Sequence[int], names: Collectio
     """Run the model with all parts, and without those of these names."""
     intact = greedy_answer(lm, prompt_ids, max_tokens)
     before = answer_probabilities(lm, prompt_ids, intact)
-    with knocked_out(lm.model, names) if names else nullcontext():
+    with knocked_out(lm.model, names):
         without = greedy_answer(lm, prompt_ids, max_tokens)
         after = answer_probabilities(lm, prompt_ids, intact)
     pieces = tuple(lm.tokenizer.decode_single_token_bytes(i) for i in intact.token_ids)
@@ -108,7 +107,7 @@ def knockout_summary(view: KnockoutView) -> str:
     if view.first_lost == len(view.pieces):
         return f"Without {view.what} the model goes on where the intact one stops."
     piece = visible(view.pieces[view.first_lost])
-    return (f"Without {view.what} the answers part at token {view.first_lost + 1}: {piece} had "
+    return (f"Without {view.what} the answers part at token {view.first_lost + 1}: '{piece}' had "
             f"{percent(view.before[view.first_lost])} and has {percent(view.after[view.first_lost])}.")
 
 

@@ -12,7 +12,7 @@ from course_lib.config import require
 from course_lib.generate import LanguageModel, check_prompt
 from course_lib.knockout import chat_prompt
 from course_lib.knockout_view import PARTS, KnockoutView, knockout_html, knockout_summary, knockout_view, names_of
-from course_lib.views import visible
+from course_lib.views import percent, visible
 from course_lib.widgets import LABELLED, Live, Message, Picture
 
 
@@ -78,6 +78,7 @@ class KnockoutPanel(Live):
 def knockout_figure(view: KnockoutView, limit: int = 16) -> Figure:
     """The still picture: the first tokens of the intact answer, their probability before and after."""
     labels = [visible(piece) for piece in view.pieces[:limit]]
-    return plots.bars(labels, view.after[:limit], reference=view.before[:limit], value_format="{1:.1%} → {0:.1%}",
-                      ylabel="token",
+    before, after = view.before[:limit], view.after[:limit]
+    notes = [f"{percent(was)} → {percent(now)}" for was, now in zip(before, after)]
+    return plots.bars(labels, after, reference=before, notes=notes, ylabel="token",
                       xlabel=f"probability in the intact answer (outline) and without {view.what} (filled)")

@@ -19,10 +19,12 @@ import torch
 from IPython.display import Markdown, display, publish_display_data
 from matplotlib import style
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import Bbox
 
 from course_lib.config import require
@@ -140,7 +142,7 @@ def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, xlab
     """
     require(1 <= len(series) <= len(CYCLE), "len(series)", len(series), f"in [1, {len(CYCLE)}]")
     figure, axes = blank(xlabel, ylabel)
-    ends = {}
+    ends, drawn = {}, ([], [])
     with style.context(LOOK):
         for i, (name, (x, y)) in enumerate(series.items()):
             ys = numbers(f"y of {name!r}", y, len(y), positive=logy)
@@ -148,12 +150,24 @@ def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, xlab
             axes.plot(xs, ys, color=CYCLE[i], linewidth=2, marker=MARKERS[i] if len(xs) <= 30 else None,
                       markersize=5)
             ends[name] = xs[-1], ys[-1], CYCLE[i]
+            drawn[0].extend(xs)
+            drawn[1].extend(ys)
         axes.set_xscale("log" if logx else "linear")
         axes.set_yscale("log" if logy else "linear")
+        for axis, log, values in ((axes.xaxis, logx, drawn[0]), (axes.yaxis, logy, drawn[1])):
+            if log and max(values) < 30 * min(values):
+                plain_ticks(axis)
         axes.grid(axis="y", color="#E4E4E4", linewidth=0.8)
         axes.set_axisbelow(True)
         label_ends(axes, ends)
     return figure
+
+
+def plain_ticks(axis: Axis) -> None:
+    """Plain numbers between the powers of ten, for a log axis on which those alone would be too few."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 4, 6), numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_locator(NullLocator())
 
 
 def label_ends(axes: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None:
@@ -207,11 +221,15 @@ def scatter(points: Mapping[str, Mapping[str, tuple[float, float]]], *, xlabel: 
         marks = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in axes.transData.transform(places)]  # pixels
         headings = []
         for i, (kind, named) in enumerate(points.items()):
-            top = np.median([x for x, _ in named.values()]), max(y for _, y in named.values())
-            heading = axes.annotate(drawable(kind), top, (0, 7), textcoords="offset points", ha="center", fontsize=11,
-                                    fontweight="bold", color=CYCLE[i], parse_math=False, annotation_clip=False)
+            xs, ys = zip(*named.values())
+            heading = axes.annotate(drawable(kind), (np.median(xs), max(ys)), (0, 7), textcoords="offset points",
+                                    ha="center", fontsize=11, fontweight="bold", color=CYCLE[i], parse_math=False,
+                                    annotation_clip=False)
+            step = 3
+            if any(heading.get_window_extent().overlaps(mark) for mark in marks):  # beneath its points, then
+                heading.xy, heading.xyann, step = (np.median(xs), min(ys)), (0, -17), -3
             while any(heading.get_window_extent().overlaps(other) for other in headings):
-                heading.xyann = 0, heading.xyann[1] + 3
+                heading.xyann = 0, heading.xyann[1] + step
             headings.append(heading.get_window_extent())
         write_where_free(axes, [item for named in points.values() for item in named.items()], marks + headings)
     return figure
@@ -231,13 +249,16 @@ def write_where_free(axes: Axes, names: Sequence[tuple[str, tuple[float, float]]
 
 
 def heat(matrix: Any, *, row_labels: Sequence[str], column_labels: Sequence[str], xlabel: str, ylabel: str,
-         value_label: str = "", causal: bool = False) -> Figure:
+         value_label: str = "", causal: bool = False, outlined: Collection[tuple[int, int]] = (),
+         written: bool = True) -> Figure:
     """A matrix as shades of blue, with the values written in when there are at most 12 columns.
 
     Args:
         matrix: (rows, columns), of numbers or a tensor; NaN leaves a cell blank.
         value_label: what the shades mean, written at their scale.
         causal: leave everything above the diagonal blank; it has to be 0.
+        outlined: cells (row, column) that get a frame.
+        written: False leaves the values out, where the shades say enough.
     """
     values = torch.as_tensor(matrix).detach().cpu().double().numpy()
     require(values.shape == (len(row_labels), len(column_labels)), "matrix.shape", values.shape,
@@ -254,8 +275,11 @@ def heat(matrix: Any, *, row_labels: Sequence[str], column_labels: Sequence[str]
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         figure.colorbar(image, ax=axes, label=value_label, pad=0.02).outline.set_visible(False)
-        if len(column_labels) <= 12 and len(row_labels) <= 16:
+        if written and len(column_labels) <= 12 and len(row_labels) <= 16:
             annotate_cells(axes, values, image.norm)
+        for row, column in outlined:
+            axes.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, fill=False, linewidth=2.2,
+                                     edgecolor=OKABE_ITO["vermilion"]))
     return figure
 
 

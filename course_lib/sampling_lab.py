@@ -27,6 +27,8 @@ from course_lib.widgets import (
     last_logits,
     seed_field,
     slider,
+    text_of,
+    with_text,
 )
 
 KNOBS = tuple(field for fields in STEPS.values() for field in fields)
@@ -69,13 +71,11 @@ class SamplingLab(Live):
 
     def __init__(self, lm: LanguageModel, prompt: Prompt, settings: dict[str, SamplingParams], written: str, n: int,
                  filter: views.Filter) -> None:
-        require(isinstance(prompt, str) or all(isinstance(m, Mapping) for m in prompt), "prompt", prompt,
-                "a string or chat messages")
+        text = text_of(prompt)
         self.lm, self.start, self.settings, self.filter = lm, prompt, settings, filter
         self.texts: dict[str, Texts] = {}
         self.asked: Any = None  # what the texts answer
         self.setting_knobs = False
-        text = prompt if isinstance(prompt, str) else prompt[-1]["content"]
         self.prompt = text_field(text, "prompt")
         self.written = text_field(written, "written so far")
         self.choice = W.ToggleButtons(options=list(settings), description="knobs set", style=LABELLED)
@@ -116,10 +116,7 @@ class SamplingLab(Live):
         Raises:
             ValueError: the prompt is empty, or leaves no room for a new token.
         """
-        prompt = self.prompt.value
-        if not isinstance(self.start, str):
-            prompt = [*self.start[:-1], {**self.start[-1], "content": prompt}]
-        prompt_ids = encode_prompt(self.lm.tokenizer, prompt)
+        prompt_ids = encode_prompt(self.lm.tokenizer, with_text(self.start, self.prompt.value))
         written_ids = self.lm.tokenizer.encode(self.written.value)
         self.logits = last_logits(self.lm, [*prompt_ids, *written_ids])
         self.prompt_ids, self.written_ids = prompt_ids, written_ids

@@ -24,7 +24,7 @@ def next_token_logprobs(logits: Tensor, ids: Sequence[int]) -> Tensor:
     Args:
         logits: (T, V), the model's for the T ids; position t predicts ids[t + 1].
 
-    >>> next_token_logprobs(torch.zeros(3, 8), [5, 0, 7]).exp().tolist()
+    >>> next_token_logprobs(torch.zeros(3, 8), [5, 0, 7]).exp().round(decimals=9).tolist()
     [0.125, 0.125]
     """
     require(len(logits) == len(ids), "len(logits)", len(logits), f"{len(ids)}, as there are ids")
@@ -39,7 +39,7 @@ def perplexity(logits: Tensor, ids: Sequence[int]) -> float:
         logits: (T, V), the model's for the T ids; position t predicts ids[t + 1].
         ids: at least two.
 
-    >>> perplexity(torch.zeros(3, 8), [5, 0, 7])
+    >>> round(perplexity(torch.zeros(3, 8), [5, 0, 7]), 9)
     8.0
     """
     require(len(ids) >= 2, "len(ids)", len(ids), ">= 2: the first token is not predicted")
@@ -63,7 +63,7 @@ def pooled_perplexity(losses: Sequence[Sequence[float]]) -> float:
 def entropy(logits: Tensor) -> Tensor:
     """Expected surprisal of the next token, in bits: (..., V) to (...), float64.
 
-    >>> entropy(torch.zeros(2, 8)).tolist()
+    >>> entropy(torch.zeros(2, 8)).round(decimals=9).tolist()
     [3.0, 3.0]
     """
     logprobs = logits.double().log_softmax(-1)

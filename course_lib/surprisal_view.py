@@ -127,7 +127,7 @@ def reliability_figure(bins: Sequence[Bin], *, errors: float = 2.0) -> Figure:
     figure, axes = plots.blank("mean confidence of the bin", "share of right predictions", height=4.6)
     with context(plots.LOOK):
         axes.plot([0, 1], [0, 1], color=plots.FAINT, linewidth=1, linestyle="--")
-        axes.annotate("calibrated", (0.06, 0.09), color=plots.FAINT, rotation=33, fontsize=9)
+        axes.annotate("dashed line: calibrated", (1.0, 0.04), color=plots.FAINT, ha="right", fontsize=9)
         reach = [min(errors * b.error, 1.0) for b in bins]
         axes.errorbar([b.confidence for b in bins], [b.accuracy for b in bins], yerr=reach, fmt="o", capsize=3,
                       color=plots.OKABE_ITO["blue"], ecolor=plots.INK, elinewidth=1.2)

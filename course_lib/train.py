@@ -90,7 +90,7 @@ class Recipe(NamedTuple):
 
 
 CORPUS_TOKENS = 20_000_000
-RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=8000, guided=(100, 1500))),
+RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=10_000, guided=(100, 1500))),
            "pocket-draft": Recipe(POCKET_DRAFT, TrainConfig(steps=3000, peak_lr=3e-3))}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import ipywidgets as W
 from matplotlib.figure import Figure
+from matplotlib.style import context
 
 from course_lib import plots, training_view
 from course_lib.train import TrainConfig, learning_rate
@@ -55,26 +56,28 @@ class TrainingPanel(W.VBox):
         return super()._repr_mimebundle_(**kwargs) | {"text/plain": SAVED}
 
 
-def schedule_widget(share: float, *, schedule: Schedule = learning_rate, steps: int = 200) -> SchedulePanel:
+def schedule_widget(share: float, *, schedule: Schedule = learning_rate, steps: int = 200,
+                    seed: int = 0) -> SchedulePanel:
     """Peak, warm-up and decay of a learning rate, and what they do to one weight that learns from noise.
 
     Args:
         share: of the two outcomes that the weight has to learn, that of the first.
         schedule: gives the rate of a step, called as `course_lib.train.learning_rate` is.
         steps: of gradient descent.
+        seed: of the outcomes, to begin with.
     """
-    return SchedulePanel(share, schedule, steps)
+    return SchedulePanel(share, schedule, steps, seed)
 
 
 class SchedulePanel(Live):
     """What `schedule_widget` returns. Every change walks the whole way anew, in about a millisecond."""
 
-    def __init__(self, share: float, schedule: Schedule, steps: int) -> None:
+    def __init__(self, share: float, schedule: Schedule, steps: int, seed: int) -> None:
         self.share, self.schedule, self.steps = share, schedule, steps
         self.knobs = {"peak_lr": slider(W.FloatSlider, 1.0, 0.05, 5.0, 0.05, "peak rate"),
                       "warmup_steps": slider(W.IntSlider, 20, 0, steps, 5, "warm-up"),
                       "decay_fraction": slider(W.FloatSlider, 0.5, 0.0, 1.0, 0.05, "decay"),
-                      "seed": seed_field(0)}
+                      "seed": seed_field(seed)}
         self.picture, self.message = Picture(), Message()
         first = self.descent()
         self.update()
@@ -101,7 +104,18 @@ class SchedulePanel(Live):
 
 
 def descent_figure(descent: training_view.Descent) -> Figure:
-    """The still picture of `schedule_widget`."""
+    """The still picture of `schedule_widget`: the rate on the left, the weight on the right."""
     steps = len(descent.rates)
-    return plots.lines({"weight": (range(steps + 1), descent.weights), "best": ((0, steps), (descent.best,) * 2),
-                        "learning rate": (range(steps), descent.rates)}, xlabel="step", ylabel="weight and rate")
+    figure, left = plots.blank("step", "learning rate")
+    with context(plots.LOOK):
+        right = figure.add_subplot(1, 2, 2)
+        left.set_subplotspec(right.get_gridspec()[0])
+        left.plot(range(steps), descent.rates, color=plots.OKABE_ITO["blue"], linewidth=2)
+        left.set_ylim(bottom=0)
+        right.axhline(descent.best, color=plots.INK, linestyle="--", linewidth=1)
+        right.annotate(f"dashed: best, {descent.best:.2f}", (0.98, 0.04), xycoords="axes fraction", ha="right",
+                       fontsize=9)
+        right.plot(range(steps + 1), descent.weights, color=plots.OKABE_ITO["vermilion"], linewidth=2)
+        right.set_xlabel("step")
+        right.set_ylabel("weight")
+    return figure

@@ -138,10 +138,8 @@ class SamplingPanel(Live):
     """What `sampling_widget` returns. The model runs over the prompt once; a knob filters its logits anew."""
 
     def __init__(self, lm: LanguageModel, prompt: Prompt, params: SamplingParams, filter: views.Filter) -> None:
-        require(isinstance(prompt, str) or all(isinstance(m, Mapping) for m in prompt), "prompt", prompt,
-                "a string or chat messages")
+        text = text_of(prompt)
         self.lm, self.start, self.base, self.filter = lm, prompt, params, filter
-        text = prompt if isinstance(prompt, str) else prompt[-1]["content"]
         self.prompt = W.Text(text, description="prompt", continuous_update=False, style=LABELLED,
                              layout=W.Layout(width="auto"))
         self.knobs = sampling_knobs(params)
@@ -171,10 +169,7 @@ class SamplingPanel(Live):
         Raises:
             ValueError: the prompt is empty, or leaves no room for a new token.
         """
-        prompt = self.prompt.value
-        if not isinstance(self.start, str):
-            prompt = [*self.start[:-1], {**self.start[-1], "content": prompt}]
-        ids = encode_prompt(self.lm.tokenizer, prompt)
+        ids = encode_prompt(self.lm.tokenizer, with_text(self.start, self.prompt.value))
         self.logits, self.prompt_ids = last_logits(self.lm, ids), ids
 
     def view(self) -> views.DistributionView:
@@ -196,6 +191,26 @@ class SamplingPanel(Live):
         """Another setting."""
         with self.message:
             self.update()
+
+
+def text_of(prompt: Prompt) -> str:
+    """What a prompt field shows: the raw text, or the content of the last chat message.
+
+    Raises:
+        ValueError: the prompt is a list of ids.
+    """
+    require(isinstance(prompt, str) or all(isinstance(m, Mapping) for m in prompt), "prompt", prompt,
+            "a string or chat messages")
+    return prompt if isinstance(prompt, str) else prompt[-1]["content"]
+
+
+def with_text(prompt: Prompt, text: str) -> Prompt:
+    """The prompt with another text in the place of `text_of` it.
+
+    >>> with_text([{"role": "user", "content": "Hi"}], "Bye")
+    [{'role': 'user', 'content': 'Bye'}]
+    """
+    return text if isinstance(prompt, str) else [*prompt[:-1], {**prompt[-1], "content": text}]
 
 
 def sampling_knobs(params: SamplingParams) -> dict[str, W.Widget]:

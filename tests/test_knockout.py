@@ -149,7 +149,7 @@ def test_where_the_answers_part():
     assert view_of((0, 1, 2), (0, 1, 2, 4)).first_lost == 3
     assert view_of((0, 1, 2), (0, 1, 2)).first_lost is None
     assert knockout_summary(view_of((0, 1, 2), (0, 3))) == \
-        "Without <it> the answers part at token 2: b had 80.0 % and has 1.0 %."
+        "Without <it> the answers part at token 2: 'b' had 80.0 % and has 1.0 %."
     assert "goes on where the intact one stops" in knockout_summary(view_of((0, 1, 2), (0, 1, 2, 4)))
 
 

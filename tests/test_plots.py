@@ -101,6 +101,13 @@ def test_names_stand_at_the_ends_of_lines_and_apart():
     assert heights[-1] == axes.transAxes.transform(notes["uncached"].xyann)[1]
 
 
+def test_a_short_log_axis_has_plain_numbers_and_a_long_one_powers_of_ten():
+    short, long = (plots.lines({"loss": ([1, 2, 3], ys)}, xlabel="step", ylabel="loss", logy=True)
+                   for ys in ([4.8, 1.2, 0.57], [4096, 12, 1]))
+    assert {"0.6", "1", "2", "4"} <= set(texts(short)) and not [text for text in texts(short) if "10^" in text]
+    assert [text for text in texts(long) if "10^{3}" in text]
+
+
 def test_spread_is_ordered_apart_and_touches_nothing_that_fits():
     assert plots.spread([0.1, 0.5, 0.9], 0.2) == [0.1, 0.5, 0.9]
     spread = plots.spread([0.5, 0.5, 0.5, 0.55], 0.1)
@@ -117,7 +124,13 @@ def test_heat_writes_small_matrices_and_hides_only_zeros():
     with pytest.raises(ValueError, match=r"\(2, 3\).*\(3, 2\)"):
         plots.heat(torch.ones(2, 3), row_labels="abc", column_labels="ab", xlabel="k", ylabel="q")
     large = plots.heat(torch.ones(20, 20), row_labels="a" * 20, column_labels="b" * 20, xlabel="k", ylabel="q")
-    assert not large.axes[0].texts
+    assert not large.axes[0].texts and not some_heat(written=False).axes[0].texts
+
+
+def test_heat_frames_the_cells_that_are_to_be_outlined():
+    [frame] = some_heat(outlined=[(1, 0)]).axes[0].patches
+    assert not some_heat().axes[0].patches and not frame.get_fill()
+    assert -0.5 < frame.get_x() < 0 < frame.get_x() + frame.get_width() < 0.5 < frame.get_y()
 
 
 @pytest.mark.parametrize("label", NASTY)

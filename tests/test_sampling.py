@@ -208,6 +208,16 @@ def test_a_penalised_probability_never_rises(row, repetition, presence, frequenc
     assert torch.equal(after[:, 1:], logits[:, 1:])
 
 
+def test_penalties_find_their_tokens_whatever_the_strides():
+    across = torch.randn(5, 3, generator=request_generator(0)).t()  # (3, 5), a column after the other in memory
+    before, ids = across.clone(), ([[0, 1], [], [4]], [[2, 2], [3], []])
+    settings = {"repetition_penalty": [2.0, 1.0, 1.5], "presence_penalty": 0.5, "frequency_penalty": 0.25}
+    expected = apply_penalties(before.contiguous(), *ids, **settings)
+    assert torch.equal(apply_penalties(across, *ids, **settings), expected) and torch.equal(across, before)
+    same = apply_penalties(torch.zeros(1, 4).expand(2, 4), [[], []], [[1], [2, 2]], frequency_penalty=1.0)
+    assert same.tolist() == [[0, -1, 0, 0], [0, 0, -2, 0]]
+
+
 def test_penalties_act_on_greedy_rows_and_come_before_temperature():
     logits = torch.tensor([[2.0, 1.5]])
     params = SamplingParams(temperature=0, repetition_penalty=2.0)

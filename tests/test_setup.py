@@ -105,7 +105,7 @@ LEVELS = {
        "published geometry",
     2: "model",
     3: "hf_tokenizer checkpoint generate trace guidance residual compare_layers logit_lens calibration",
-    4: "speculative scheduler train training_log first_model corpus claims heads surprisal",
+    4: "speculative scheduler train training_log first_model activations corpus claims heads surprisal",
     5: "agent server evaluate knockout",
     6: "plots views widgets attention_view attention_widget map_view map_widget sampling_view sampling_lab "
        "knockout_view knockout_widget "

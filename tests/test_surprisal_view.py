@@ -133,5 +133,6 @@ def test_figures_draw():
     bins = [Bin(0, 0.5, 12, 0.3, 0.25, 0.05), Bin(0.5, 1, 1200, 0.9, 1.0, float("inf"))]
     figure = reliability_figure(bins)
     texts = [text.get_text() for text in figure.axes[0].texts]
-    assert texts == ["calibrated", "12", "1,200"] and plots.png(figure) == plots.png(reliability_figure(bins))
+    assert texts == ["dashed line: calibrated", "12", "1,200"]
+    assert plots.png(figure) == plots.png(reliability_figure(bins))
     assert [t.get_text() for t in scores_figure(SCORES).axes[0].get_yticklabels()] == ["␣<b>", "␣dog"]

@@ -8,7 +8,7 @@ import pytest
 from course_lib import training_view
 from course_lib.train import TrainConfig, learning_rate
 from course_lib.training_view import Frame, chart, descend, descent_html, ticks, training_html
-from course_lib.training_widget import SAVED, TrainingPanel, schedule_widget
+from course_lib.training_widget import SAVED, TrainingPanel, descent_figure, schedule_widget
 
 LOG = [{"step": 10, "loss": 6.0, "val_loss": 5.0, "seconds": 1.2, "tokens": 100, "lr": 0.1},
        {"step": 20, "loss": 3.0, "val_loss": 3.5, "seconds": 2.4, "tokens": 200, "lr": 0.1}]
@@ -114,6 +114,17 @@ def test_the_widget_follows_its_knobs():
     panel.knobs["seed"].value = 4
     assert panel.picture.value == descent_html(descend(0.6, [2.0] * 200, 4))
     assert all(knob.description for knob in panel.knobs.values()) and "course-schedule" in panel._dom_classes
+
+
+def test_the_widget_begins_with_a_seed_and_its_picture_has_rate_and_weight_side_by_side():
+    panel = schedule_widget(0.6, seed=4)
+    descent = panel.descent()
+    assert panel.knobs["seed"].value == 4 and panel.picture.value == descent_html(descent)
+    left, right = descent_figure(descent).axes
+    assert left.get_ylabel() == "learning rate" and right.get_ylabel() == "weight"
+    assert list(left.lines[0].get_ydata()) == list(descent.rates)
+    assert list(right.lines[-1].get_ydata()) == list(descent.weights)
+    assert left.get_position().x1 < right.get_position().x0
 
 
 def test_the_widget_runs_on_the_function_it_is_given_and_says_what_is_wrong():

@@ -162,3 +162,12 @@ def test_figure_names_kinds_and_words_and_no_two_lie_on_each_other():
     assert [x for place in offsets for x in place] == pytest.approx([x for place in expected for x in place])
     with pytest.raises(ValueError, match=r"len\(points\)"):
         plots.scatter({}, xlabel="x", ylabel="y")
+
+
+def test_a_kind_is_named_beneath_its_points_where_others_lie_above():
+    high = {name: (0.5, y) for name, y in zip("cde", (0.3, 2.0, 5.0))}
+    figure = plots.scatter({"low": {"a": (0.0, 0.0), "b": (1.0, 0.0)}, "high": high}, xlabel="x", ylabel="y")
+    axes = figure.axes[0]
+    low, above = (next(a for a in axes.texts if a.get_text() == kind).get_window_extent() for kind in ("low", "high"))
+    bottom, top = (axes.transData.transform((0.5, y))[1] for y in (0.0, 5.0))
+    assert low.y1 < bottom and above.y0 > top

@@ -161,6 +161,9 @@ def check_induction_scores(attempt: Callable) -> None:
 
     expect_scores(looking(), scores(),
                   "the result is (L, H), and a head that looks at its own position all the time scores 0")
+    expect_scores(looking((1, 3, None, i[-1:], i[-1:] - 2 * n + 3)), scores(),
+                  "two slices take a block of cells; you need one cell for each query: index with two tensors, i and "
+                  "i - n + 1, or take a diagonal")
     expect_scores(looking((1, 3, None, i, i - n)), scores(),
                   "the place is where the *next* token stood, i - n + 1; i - n holds the query's own token")
     expect_scores(looking((2, 0, None, i, i - 1)), scores(),

@@ -54,9 +54,12 @@ def check_rms_norm(attempt: Callable) -> None:
     expect_close(attempt(x.clone(), weight, 1e-3), F.rms_norm(x, (6,), weight, 1e-3),
                  "every vector by itself: the mean runs over the last dimension alone, with keepdim=True")
     half = torch.tensor([300.0, -300.0, 300.0, 0.0], dtype=torch.float16)
-    expect_close(attempt(half, ones.half(), 1e-5), half / 150 / 3**0.5,  # the mean square is 3/4 of 300**2
-                 "the squares were taken in float16, where that of 300 is infinite: go to float32 first, and "
-                 "back to the type of x at the end", rtol=2e-3, atol=0)
+    got = attempt(half, ones.half(), 1e-5)
+    stayed_wide = isinstance(got, Tensor) and got.dtype != half.dtype
+    expect_close(got, half / 150 / 3**0.5,  # the mean square is 3/4 of 300**2
+                 "the result has to go back to the type of x, with .to(x.dtype)" if stayed_wide else
+                 "the squares were taken in float16, where that of 300 is infinite: go to float32 first",
+                 rtol=2e-3, atol=0)
     small = torch.tensor([1e-4, -1e-4, 1e-4, 1e-4], dtype=torch.float16)
     expect_close(attempt(small, ones.half(), 1e-12), torch.tensor([1.0, -1.0, 1.0, 1.0], dtype=torch.float16),
                  "in float16 the square of 1e-4 is 0: square in float32", rtol=2e-3, atol=0)
@@ -141,7 +144,10 @@ def check_decoder_layer(attempt: Callable) -> None:
     added = "what {} returns is added to the stream, which goes on: it does not replace it"
     silent = attempt(torch.full((2, 5, 3), 5.0), plus(3), nothing, same, same)
     stopped = isinstance(silent, Tensor) and not silent.any()  # where the MLP is silent, nothing is left
-    expect_layer((plus(3), nothing, same, same), 5 + 8, added.format("the MLP" if stopped else "attention"))
+    forgot = isinstance(silent, Tensor) and bool((silent == 5).all())
+    expect_layer((plus(3), nothing, same, same), 5 + 8,
+                 "what attention returned is lost: the second half starts from h, not from x" if forgot else
+                 added.format("the MLP" if stopped else "attention"))
     expect_layer((nothing, plus(7), same, same), 5 + 12, added.format("the MLP"))
     expect_layer((nothing, nothing, times(2), times(11)), 5,
                  "the stream itself is never normalized, neither before nor after: the norms make copies for the "
@@ -258,6 +264,10 @@ def check_first_differing(attempt: Callable) -> None:
     large = {"logits": 1e4 * random(3, 4)}
     expect_equal(attempt({"logits": large["logits"] + 0.5}, large, 1e-3), None,
                  "the tolerance is a share of the largest value of theirs: 0.5 on values up to 10,000 is rounding")
+    pair = {"logits": torch.tensor([1000.0, 0.001])}, {"logits": torch.tensor([1000.0, 0.002])}
+    expect_equal(attempt(*pair, 1e-3), None,
+                 "0.001 and 0.002 beside 1000 are rounding: the limit is a share of the largest value of the "
+                 "tensor, not of each value")
     small = {"logits": 1e-4 * random(3, 4)}
     expect_equal(attempt({"logits": torch.zeros_like(small["logits"])}, small, 1e-3), "logits",
                  "the tolerance is a share of the largest value of theirs: values of 1e-4 that are all 0 are wrong")

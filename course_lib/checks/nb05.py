@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import Exercise
-from course_lib.checks.compare import expect_close, expect_equal
+from course_lib.checks.compare import CheckFailed, expect_close, expect_equal
 from course_lib.train import TrainConfig, learning_rate, next_token_loss
 
 # 05.1
@@ -42,6 +42,9 @@ def check_cross_entropy(attempt: Callable) -> None:
                 "the mean over the rows, each with its own softmax along the last dimension and its own target")
     expect_loss(torch.tensor([[1000.0, 0.0, 0.0]]), [0], 0.0,
                 "e to the 1000 overflows: torch.logsumexp subtracts the largest score first")
+    expect_loss(torch.tensor([[1000.0, 0.0], [0.0, 0.0]]), [0, 1], math.log(2) / 2,
+                "each row needs its own maximum: after subtracting the largest score of all rows the second row's "
+                "exponentials are all 0, and the logarithm of their sum is -inf")
     expect_loss(torch.tensor([[0.0, 200.0]]), [0], 200.0,
                 "a probability of e to the -200 is 0 in float32 and its logarithm infinite: stay with logarithms, "
                 "log of the sum minus the score, and add nothing to the probability")
@@ -87,10 +90,23 @@ def check_next_token_loss(attempt: Callable) -> None:
 # 05.3
 
 
+class Schedule(TrainConfig):
+    """Settings that show what a schedule depends on, and no more."""
+
+    def __repr__(self) -> str:
+        return (f"TrainConfig(steps={self.steps}, peak_lr={self.peak_lr:g}, warmup_steps={self.warmup_steps}, "
+                f"decay_fraction={self.decay_fraction:g})")
+
+
 def check_learning_rate(attempt: Callable) -> None:
     def expect_rate(step: int, expected: Fraction | float, likely: str, **settings: float) -> None:
-        config = TrainConfig(**({"steps": 20, "peak_lr": 8.0, "warmup_steps": 4, "decay_fraction": 0.5} | settings))
-        expect_close(attempt(step, config), float(expected), likely)
+        config = Schedule(**({"steps": 20, "peak_lr": 8.0, "warmup_steps": 4, "decay_fraction": 0.5} | settings))
+        try:
+            rate = attempt(step, config)
+        except ZeroDivisionError as error:
+            raise CheckFailed(f"{float(expected):g}", f"ZeroDivisionError: {error}", "result does not come",
+                              "a denominator below 1 counts as 1") from error
+        expect_close(rate, float(expected), likely)
 
     expect_rate(0, 2, "the first step, step 0, already learns: (step + 1) / warmup_steps of the peak")
     expect_rate(2, 6, "the rise is linear, and its end is peak_lr")
@@ -100,6 +116,10 @@ def check_learning_rate(attempt: Callable) -> None:
     expect_rate(19, Fraction(8, 10), "the last step, step 19 of 20, still learns: zero would come after it")
     expect_rate(0, 8, "no warm-up starts at the peak; dividing by zero does not", warmup_steps=0)
     expect_rate(19, 8, "decay_fraction = 0 means no fall, not a division by zero", decay_fraction=0.0)
+    expect_rate(8, Fraction(64, 10), "decay_fraction * steps is 2.5 here, and stays so: no int, no rounding",
+                steps=10, decay_fraction=0.25)
+    expect_rate(9, 8, "decay_fraction * steps is half a step here: a denominator below 1 counts as 1", steps=10,
+                decay_fraction=0.05)
     expect_rate(12, Fraction(8 * 8, 20), "where rise and fall overlap the lower one counts: the least of 1, rise and "
                 "fall, not their product", warmup_steps=16, decay_fraction=1.0)
     expect_rate(1, 1.5, "peak_lr scales everything", peak_lr=3.0)

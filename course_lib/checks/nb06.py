@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import Exercise
-from course_lib.checks.compare import expect_close
+from course_lib.checks.compare import CheckFailed, expect_close, show, tensor_difference
 from course_lib.config import ModelConfig
 from course_lib.logit_lens import logit_lens
 from course_lib.model import CausalLM
@@ -40,7 +40,10 @@ def check_softmax(attempt: Callable) -> None:
         logits = torch.tensor(rows, dtype=dtype)
         expected = torch.tensor([softmax_by_loops(row) for row in logits.view(-1, logits.shape[-1]).tolist()],
                                 dtype=dtype).view(logits.shape)
-        expect_close(attempt(logits.clone()), expected, likely, rtol=rtol, atol=atol)
+        got = attempt(logits.clone())
+        if isinstance(got, Tensor) and got.shape == expected.shape and got.dtype != dtype:
+            likely = "the result keeps the type of the input: float64 for float64, float32 for float32"
+        expect_close(got, expected, likely, rtol=rtol, atol=atol)
 
     expect([math.log(1), math.log(2), math.log(5)], "exp of each logit over the sum of all: here 1/8, 2/8, 5/8")
     expect([[0.0, 1.0, 2.0], [1.0, 1.0, 3.0]],
@@ -69,8 +72,12 @@ def rows_for(probs: list[float]) -> Tensor:
 
 
 def check_perplexity(attempt: Callable) -> None:
-    expect_close(attempt(torch.zeros(4, 7), [3, 0, 6, 6]), 7.0,
-                 "seven equal choices are a perplexity of seven: exp of the mean of -ln p, natural on both sides")
+    got = attempt(torch.zeros(4, 7), [3, 0, 6, 6])
+    expect_close(got, 7.0, "seven equal choices are a perplexity of seven: exp of the mean of -ln p, natural on both "
+                           "sides, and the mean is over the T - 1 predicted tokens")
+    if isinstance(got, Tensor):
+        raise CheckFailed("7, a plain number", show(got), "result is a tensor, expected a number",
+                          "end with math.exp or .item()")
     sure = torch.full((4, 5), -20.0)
     for t, following in enumerate((3, 1, 4, 2)):
         sure[t, following] = 20.0
@@ -120,8 +127,16 @@ def check_logit_lens(attempt: Callable) -> None:
                             dtype=torch.float64).view(4, 2, 5, 13)
     with torch.no_grad():
         got = attempt(model, states)
-        expect_close(got, expected, "every depth and every position goes through the model's final norm, then through "
-                                    "its lm_head, and stays a raw score", rtol=1e-6, atol=1e-8)
+        mistakes = {
+            "model.norm is missing: the head expects normed states": model.lm_head(states),
+            "the final norm is applied twice: the states have not met it, and need it once":
+                model.lm_head(model.norm(model.norm(states))),
+            "this model has a head of its own, model.lm_head, which is not the embedding":
+                model.norm(states) @ model.embed_tokens.weight.T}
+        likely = next((why for why, wrong in mistakes.items() if not tensor_difference(got, wrong, "", 1e-6, 1e-8)),
+                      "every depth and every position goes through the model's final norm, then through its lm_head, "
+                      "and stays a raw score")
+        expect_close(got, expected, likely, rtol=1e-6, atol=1e-8)
         expect_close(states, kept, "the caller's hidden states were changed", where="hidden_states")
         layered = small_model("layernorm")
         rows = [[(x - sum(s) / 12) / math.sqrt(sum((y - sum(s) / 12) ** 2 for y in s) / 12

@@ -9,8 +9,8 @@ import json
 import pytest
 from lab import RUN_ALL
 
-CELLS = ("imports", "product", "cross-entropy-exercise", "weight", "schedule-exercise", "schedule-widget", "before",
-         "train")
+CELLS = ("imports", "product", "cross-entropy-exercise", "weight", "schedule-exercise", "noise",
+         "schedule-widget-data", "schedule-widget", "before", "train")
 FEWER = "\nFIRST_MODEL = FIRST_MODEL._replace(config=TrainConfig(steps=100, sequences=4, length=48, long_every=0))"
 TRAINING = "document.querySelector('.course-trainer .course-chart')"
 SCHEDULE = "document.querySelector('.course-schedule .course-chart')"
@@ -61,7 +61,7 @@ def test_training_is_live_and_the_schedule_follows_its_knobs(short, notebook, pi
     page.keyboard.press("Home")
     notebook.until(f"([old]) => {SCHEDULE}.outerHTML !== old", before)
     before = page.evaluate(f"{SCHEDULE}.outerHTML")
-    page.locator(".course-schedule input[type=number]").fill("3")
+    page.locator(".course-schedule input[type=number]").fill("77")
     page.keyboard.press("Enter")
     notebook.until(f"([old]) => {SCHEDULE}.outerHTML !== old", before)
     picture(notebook.locate(".course-schedule"), "schedule")

@@ -24,6 +24,19 @@ STOPWATCH = """([lab]) => {
     }).observe(document.querySelector(lab + ' .course-picture'), {childList: true, subtree: true});
 }"""
 
+# How long the kernel takes to do nothing, in ms: the median of nine empty requests.
+ECHO = """async () => {
+    const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+    const times = [];
+    for (let i = 0; i < 9; i++) {
+        const asked = performance.now();
+        await kernel.requestExecute({code: 'pass', silent: true}).done;
+        times.push(performance.now() - asked);
+    }
+    return times.sort((a, b) => a - b)[4];
+}"""
+BUSY = 40  # ms; a machine with time to spare needs less than half
+
 
 @pytest.fixture
 def opened(root, notebook):
@@ -78,8 +91,11 @@ def test_a_knob_answers_within_100_ms(opened):
         before = page.evaluate(LINE)
         page.keyboard.press("ArrowRight" if press < 10 else "ArrowLeft")
         opened.until(f"([n, before]) => window.waits.length === n && {LINE} !== before", press + 1, before)
-    waits = page.evaluate("window.waits")
-    print(f"from key press to painted picture: median {median(waits):.0f} ms, longest {max(waits):.0f} ms")
+    waits, echo = page.evaluate("window.waits"), page.evaluate(ECHO)
+    print(f"from key press to painted picture: median {median(waits):.0f} ms, longest {max(waits):.0f} ms; "
+          f"an empty request: {echo:.0f} ms")
+    if echo > BUSY:
+        pytest.skip(f"the machine is busy: the kernel takes {echo:.0f} ms to do nothing")
     assert sorted(waits)[len(waits) // 4] < 100, "what else the machine does may slow some presses, not most"
 
 

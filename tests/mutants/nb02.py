@@ -106,6 +106,23 @@ def nearest_with_itself(weight, id, k):
     return pairs(cosines_of(weight, id), k)
 
 
+@mutant("02.2", "0 in its place is not low enough, use -inf")
+def nearest_with_a_zero_for_itself(weight, id, k):
+    cosines = cosines_of(weight, id)
+    cosines[id] = 0
+    return pairs(cosines, k)
+
+
+@mutant("02.2", "each pair is (id, cosine), id first, an int")
+def nearest_pairs_the_other_way_round(weight, id, k):
+    return [(cosine, i) for i, cosine in pairs(without(cosines_of(weight, id), id), k)]
+
+
+@mutant("02.2", "each pair is (id, cosine), id first, an int")
+def nearest_as_topk_gives_it(weight, id, k):
+    return without(cosines_of(weight, id), id).topk(k)
+
+
 @mutant("02.2", "leave out row `id` by its id")
 def nearest_without_the_first(weight, id, k):
     return pairs(cosines_of(weight, id), k, start=1)
@@ -201,6 +218,12 @@ def share_of_a_total_without_the_head(config):
     return tables / (parameter_count(config).total - parameter_count(config).head)
 
 
+@mutant("02.3", "a share lies between 0 and 1")
+def share_in_percent(config):
+    tables = (2 - config.tie_word_embeddings) * config.vocab_size * config.hidden_size
+    return 100 * tables / parameter_count(config).total
+
+
 @variant("02.3")
 def share_by_parts(config):
     count = parameter_count(config)
@@ -262,6 +285,15 @@ def rope_in_place(x, cos, sin):
     a, b = x.chunk(2, dim=-1)
     other = torch.cat((-b, a), dim=-1)
     return x.mul_(cos).add_(other * sin)
+
+
+@mutant("02.4", "the first half was overwritten before the second was computed")
+def rope_half_by_half_in_place(x, cos, sin):
+    half = x.shape[-1] // 2
+    a, b, c, s = x[..., :half], x[..., half:], cos[..., :half], sin[..., :half]
+    a.copy_(a * c - b * s)
+    b.copy_(b * c + a * s)
+    return x
 
 
 @mutant("02.4", "The size of tensor a")
@@ -339,6 +371,12 @@ def shift_by_one(rotate, q, k, shift):
 def shift_as_a_matrix(rotate, q, k, shift):
     at = torch.arange(len(q))
     return (scores_at(rotate, q, k, at + shift, at + shift) - scores_at(rotate, q, k, at, at)).abs()
+
+
+@mutant("02.5", "return a plain number")
+def shift_as_a_tensor(rotate, q, k, shift):
+    at = torch.arange(len(q))
+    return (scores_at(rotate, q, k, at + shift, at + shift) - scores_at(rotate, q, k, at, at)).abs().max()
 
 
 @mutant("02.5", "queries and keys both move")

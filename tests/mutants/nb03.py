@@ -236,6 +236,16 @@ def repeat_by_indexing(x, groups):
 # 03.5 induction_scores
 
 
+@mutant("03.5", "two slices take a block")
+def induction_over_a_block(attentions, n):
+    return attentions[:, :, :, n : 2 * n - 1, 1:n].mean((1, 3, 4))
+
+
+@mutant("03.5", "two slices take a block")
+def induction_summed_over_a_block(attentions, n):
+    return attentions[..., n : 2 * n - 1, 1:n].sum(-1).mean((1, 3))
+
+
 @mutant("03.5", "the query's own token")
 def induction_at_the_same_token(attentions, n):
     i = torch.arange(n, 2 * n - 1)

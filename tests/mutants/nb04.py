@@ -220,7 +220,7 @@ def layer_with_the_mlp_first(x, self_attn, mlp, input_layernorm, post_attention_
     return x + self_attn(input_layernorm(x))
 
 
-@mutant("04.3", "what attention returns is added")
+@mutant("04.3", "the second half starts from h, not from x")
 def layer_that_forgets_attention(x, self_attn, mlp, input_layernorm, post_attention_layernorm):
     h = x + self_attn(input_layernorm(x))
     return x + mlp(post_attention_layernorm(h))
@@ -358,6 +358,12 @@ def differing_blind_to_shapes(ours, theirs, tolerance):
 @mutant("04.5", "up to 10,000 is rounding")
 def differing_by_an_absolute_amount(ours, theirs, tolerance):
     return first(ours, theirs, lambda a, b: a.shape != b.shape or not (a - b).abs().max() <= tolerance)
+
+
+@mutant("04.5", "not of each value")
+def differing_by_a_share_of_each_value(ours, theirs, tolerance):
+    return first(ours, theirs, lambda a, b: a.shape != b.shape or a.isnan().any()
+                 or not torch.allclose(a, b, rtol=tolerance))
 
 
 @mutant("04.5", "that are all 0 are wrong")

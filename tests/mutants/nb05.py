@@ -55,6 +55,17 @@ def cross_entropy_that_overflows(logits, targets):
     return (logits.exp().sum(-1).log() - logits[range(len(targets)), targets]).mean()
 
 
+@mutant("05.1", "each row needs its own maximum")
+def cross_entropy_with_one_maximum(logits, targets):
+    m = logits.max()
+    return ((logits - m).exp().sum(-1).log() + m - logits[range(len(targets)), targets]).mean()
+
+
+@mutant("05.1", "float32 tensor of shape (1, 3): 1000, 0, 0")
+def cross_entropy_whose_refusal_shows_the_scores(logits, targets):
+    return cross_entropy_that_overflows(logits, targets)
+
+
 @mutant("05.1", "stay with logarithms")
 def cross_entropy_that_underflows(logits, targets):
     return -logits.softmax(-1)[range(len(targets)), targets].log().mean()
@@ -168,10 +179,22 @@ def rate_that_stops_one_step_early(step, config):
     return config.peak_lr * min(1.0, rise, fall)
 
 
-@mutant("05.3", "ZeroDivisionError")
+@mutant("05.3", "a denominator below 1 counts as 1")
 def rate_that_divides_by_zero(step, config):
     rise = (step + 1) / config.warmup_steps
     fall = (config.steps - step) / (config.decay_fraction * config.steps)
+    return config.peak_lr * min(1.0, rise, fall)
+
+
+@mutant("05.3", "warmup_steps=0, decay_fraction=0.5)")
+def rate_whose_refusal_shows_the_settings(step, config):
+    return rate_that_divides_by_zero(step, config)
+
+
+@mutant("05.3", "stays so: no int")
+def rate_of_whole_steps(step, config):
+    rise = (step + 1) / max(config.warmup_steps, 1)
+    fall = (config.steps - step) / max(int(config.decay_fraction * config.steps), 1)
     return config.peak_lr * min(1.0, rise, fall)
 
 
@@ -206,6 +229,14 @@ def rate_for_a_peak_of_eight(step, config):
     rise = (step + 1) / max(config.warmup_steps, 1)
     fall = (config.steps - step) / max(config.decay_fraction * config.steps, 1)
     return 8 * min(1.0, rise, fall)
+
+
+@variant("05.3")
+def rate_with_one_for_zero(step, config):
+    # A denominator between 0 and 1 makes the quotient at least 1, so that it decides nothing.
+    rise = (step + 1) / (config.warmup_steps or 1)
+    fall = (config.steps - step) / (config.decay_fraction * config.steps or 1)
+    return config.peak_lr * min(1.0, rise, fall)
 
 
 @variant("05.3")

@@ -73,6 +73,11 @@ def softmax_that_hides_infinities(logits):
     return softmax_by_logsumexp(finite)
 
 
+@mutant("06.1", "keeps the type of the input")
+def softmax_in_single(logits):
+    return softmax_by_logsumexp(logits.float())
+
+
 @mutant("06.1", "expected float32")
 def softmax_in_double(logits):
     return softmax_by_logsumexp(logits.double())
@@ -130,7 +135,7 @@ def perplexity_without_exp(logits, ids):
     return -picked(logits[:-1].log_softmax(-1), ids[1:]).mean().item()
 
 
-@mutant("06.2", "exp of the mean of -ln p")
+@mutant("06.2", "over the T - 1 predicted tokens")
 def perplexity_divided_by_all_ids(logits, ids):
     return math.exp(-picked(logits[:-1].log_softmax(-1), ids[1:]).sum().item() / len(ids))
 
@@ -156,9 +161,14 @@ def perplexity_of_the_later_tokens(logits, ids):
     return math.exp(losses.mean().item() if len(losses) > 1 else 0.0)
 
 
+@mutant("06.2", "result is a tensor, expected a number")
+def perplexity_as_a_tensor(logits, ids):
+    return torch.nn.functional.cross_entropy(logits[:-1], torch.as_tensor(ids)[1:]).exp()
+
+
 @variant("06.2")
 def perplexity_by_cross_entropy(logits, ids):
-    return torch.nn.functional.cross_entropy(logits[:-1], torch.as_tensor(ids)[1:]).exp()
+    return torch.nn.functional.cross_entropy(logits[:-1], torch.as_tensor(ids)[1:]).exp().item()
 
 
 @variant("06.2")
@@ -170,12 +180,17 @@ def perplexity_by_loops(logits, ids):
 # 06.3 logit_lens
 
 
-@mutant("06.3", "the model's final norm")
+@mutant("06.3", "model.norm is missing")
 def lens_without_the_norm(model, hidden_states):
     return model.lm_head(hidden_states)
 
 
-@mutant("06.3", "its lm_head")
+@mutant("06.3", "applied twice")
+def lens_with_two_norms(model, hidden_states):
+    return model.lm_head(model.norm(model.norm(hidden_states)))
+
+
+@mutant("06.3", "a head of its own")
 def lens_through_the_embedding(model, hidden_states):
     return model.norm(hidden_states) @ model.embed_tokens.weight.T
 

@@ -156,6 +156,12 @@ def top_k_first_ids(logits, k):
     return keep(logits, torch.arange(logits.shape[1]).expand_as(logits) < ks)
 
 
+@mutant("07.2", "you need the place of each id")
+def top_k_takes_the_order_for_the_place(logits, k):
+    order = logits.argsort(dim=-1, descending=True, stable=True)
+    return keep(logits, order < torch.tensor([i or logits.shape[1] for i in k]).view(-1, 1))
+
+
 @mutant("07.2", "each row has its own k")
 def top_k_of_the_first_row(logits, k):
     return keep(logits, places_of(logits) < (k[0] or logits.shape[1]))
@@ -285,6 +291,23 @@ def top_p_without_slack(logits, p):
     return keep(logits, mask.gather(-1, order.argsort(dim=-1)))
 
 
+@mutant("07.3", "the 1e-6 is missing")
+def top_p_below_p(logits, p):
+    return nucleus(logits, p, slack=0)
+
+
+@mutant("07.3", "the 1e-6 is missing")
+def top_p_below_p_in_the_dtype_of_the_logits(logits, p):
+    probs, order = logits.softmax(-1).sort(dim=-1, descending=True, stable=True)
+    mask = (probs.cumsum(-1) - probs < column(p, probs)) | (column(p, probs) == 1)
+    return keep(logits, mask.gather(-1, order.argsort(dim=-1)))
+
+
+@mutant("07.3", "the 1e-6 is missing")
+def top_p_forgets_several_things(logits, p):
+    return nucleus(logits, p, slack=0, first=False, full=False)
+
+
 @mutant("07.3", "and not more")
 def top_p_with_too_much_slack(logits, p):
     return nucleus(logits, p, slack=1e-3)
@@ -364,6 +387,23 @@ def min_p_strict(logits, min_p):
     probs = logits.double().softmax(-1)
     fraction = column(min_p, probs)
     return keep(logits, (probs > fraction * probs.amax(-1, keepdim=True) * (1 + 1e-6)) | (fraction == 0))
+
+
+@mutant("07.4", "the 1e-6 is missing")
+def min_p_by_logits_as_the_formula_says(logits, min_p):
+    return logits.masked_fill(logits < logits.amax(-1, keepdim=True) + column(min_p, logits).log(), -INF)
+
+
+@mutant("07.4", "the 1e-6 is missing")
+def min_p_by_probabilities_without_slack(logits, min_p):
+    probs = logits.softmax(-1)
+    return keep(logits, probs >= column(min_p, probs) * probs.amax(-1, keepdim=True))
+
+
+@mutant("07.4", "and not more")
+def min_p_with_too_much_slack(logits, min_p):
+    probs = logits.softmax(-1)
+    return keep(logits, probs >= column(min_p, probs) * probs.amax(-1, keepdim=True) * (1 - 1e-2))
 
 
 @mutant("07.4", "ValueError: ")
@@ -587,6 +627,13 @@ def sample_without_filters(logits, params, generators):
     greedy = logits.argmax(-1)
     return torch.stack([greedy[i] if p.temperature == 0 or p.top_k == 1 else torch.tensor(choose(row, g))
                         for i, (row, p, g) in enumerate(zip(logits.softmax(-1), params, generators))])
+
+
+@mutant("07.6", "or was `chain` left out?")
+def sample_without_any_filter(logits, params, generators):
+    probs = logits.softmax(-1)
+    return torch.tensor([row.argmax().item() if p.temperature == 0 else choose(row, g)
+                         for row, p, g in zip(probs, params, generators)])
 
 
 @mutant("07.6", "nearly all different")
