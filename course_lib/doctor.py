@@ -53,7 +53,7 @@ def check_device() -> Check:
     except (ValueError, RuntimeError) as error:
         return Check("device", str(error), "set COURSE_DEVICE to cpu, or unset it")
     name = torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else platform.machine()
-    return Check("device", f"{chosen} ({name}), {torch.get_num_threads()} threads on {os.cpu_count()} cores")
+    return Check("device", f"{chosen} ({name}), threads: {torch.get_num_threads()}, cores: {os.cpu_count()}")
 
 
 def check_weights(folder: Path) -> Check:

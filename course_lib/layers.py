@@ -134,16 +134,20 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Te
 
 
 class JointLinear:
-    """Linear maps of the same input as one product, which reads memory in longer runs than several do.
+    """Linear maps of the same input, one or several, as a batch of two products.
 
-    The weights of `parts`, which have no bias, become rows of one matrix, stored column by column. They stay
-    theirs: names, shapes and values do not change, and neither does what a change of them does.
+    A matrix times one vector is left to a single thread by PyTorch, a batch of products is shared. The weights
+    of `parts`, which have no bias, become rows of one matrix, which is cut in half. They stay theirs: names,
+    shapes and values do not change, and neither does what a change of them does.
     """
 
     def __init__(self, parts: Sequence[nn.Linear]) -> None:
         self.sizes = [part.out_features for part in parts]
-        self.weight = torch.cat([part.weight.data for part in parts]).t().contiguous().t()
-        self.rows = self.weight.split(self.sizes)
+        weight = torch.cat([part.weight.data for part in parts])  # (N, K)
+        self.halves, self.rows = weight.unflatten(0, (2, -1)).mT, weight.split(self.sizes)  # (2, K, N / 2)
+        if self.sizes == 2 * self.sizes[:1]:  # each half is a part, and is read faster column by column
+            self.halves = self.halves.contiguous()
+            self.rows = self.halves.mT.unbind()
         for part, rows in zip(parts, self.rows):
             part.weight.data = rows
 
@@ -154,12 +158,19 @@ class JointLinear:
                    for part, rows in zip(parts, self.rows))
 
 
+def join(*parts: nn.Linear) -> JointLinear | None:
+    """What `linear_each` needs to compute these at once; None where it cannot be."""
+    fit = sum(part.out_features for part in parts) % 2 == 0 and all(part.bias is None for part in parts)
+    return JointLinear(parts) if fit else None
+
+
 def linear_each(x: Tensor, parts: Sequence[nn.Module], joint: JointLinear | None) -> Sequence[Tensor]:
-    """(..., D) through each of `parts`; in one product where `joint` still holds them and none is to learn."""
-    alone = joint is None or torch.is_grad_enabled() or torch.compiler.is_compiling()
+    """(..., K) through each of `parts`; a single row at once, where `joint` still holds them and none is to learn."""
+    alone = joint is None or x.numel() != x.shape[-1] or torch.is_grad_enabled() or torch.compiler.is_compiling()
     if alone or not joint.holds(parts):
         return [part(x) for part in parts]
-    return F.linear(x, joint.weight).split_with_sizes(joint.sizes, dim=-1)
+    y = torch.bmm(x.reshape(1, 1, -1).expand(2, -1, -1), joint.halves)  # (2, 1, N / 2)
+    return y.view(*x.shape[:-1], -1).split_with_sizes(joint.sizes, dim=-1)
 
 
 ACTIVATION = {
@@ -181,10 +192,11 @@ class MLP(nn.Module):
         self.down_proj = nn.Linear(width, D, bias=bias)
         self.activation = ACTIVATION[config.hidden_act]
         self.joint: JointLinear | None = None
+        self.joint_down: JointLinear | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) to (B, T, D)."""
         if self.gate_proj is None:
             return self.down_proj(self.activation(self.up_proj(x)))
         gate, up = linear_each(x, (self.gate_proj, self.up_proj), self.joint)  # (B, T, F)
-        return self.down_proj(self.activation(gate) * up)
+        return linear_each(self.activation(gate) * up, (self.down_proj,), self.joint_down)[0]

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.config import ModelConfig
-from course_lib.layers import MLP, JointLinear, apply_rope, causal_mask, linear_each, make_norm, rope_tables
+from course_lib.layers import MLP, JointLinear, apply_rope, causal_mask, join, linear_each, make_norm, rope_tables
 
 
 class KVCache(Protocol):
@@ -40,6 +40,7 @@ class Attention(nn.Module):
         self.q_norm = make_norm(Dh, config) if config.qk_norm else nn.Identity()
         self.k_norm = make_norm(Dh, config) if config.qk_norm else nn.Identity()
         self.joint: JointLinear | None = None
+        self.joint_out: JointLinear | None = None
 
     def project(self, x: Tensor, rope: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
         """(B, T, D) to queries (B, H, T, Dh), keys and values (B, Hkv, T, Dh), positions applied."""
@@ -65,7 +66,7 @@ class Attention(nn.Module):
         else:
             y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None,
                                                enable_gqa=True)  # (B, H, T, Dh)
-        return self.o_proj(y.transpose(1, 2).flatten(2))  # (B, T, D)
+        return linear_each(y.transpose(1, 2).flatten(2), (self.o_proj,), self.joint_out)[0]  # (B, T, D)
 
 
 class DecoderLayer(nn.Module):
@@ -159,18 +160,18 @@ class CausalLM(nn.Module):
     def decode_layout(self) -> CausalLM:
         """Lay the weights out for decoding on a CPU, where one row of activations meets every weight.
 
-        Tall matrices are stored column by column, and those that read the same input side by side, so that
-        memory is read in long runs. Values, names, shapes and the tie stay.
+        Tall matrices are stored column by column, so that memory is read in long runs, and products are made
+        such that two threads share each. Values, names, shapes and the tie stay.
         """
         for parameter in self.parameters():
             if parameter.dim() == 2 and parameter.shape[0] > parameter.shape[1]:
                 parameter.data = parameter.data.t().contiguous().t()
         for layer in self.layers:
             attn, mlp = layer.self_attn, layer.mlp
-            if attn.q_proj.bias is None:
-                attn.joint = JointLinear((attn.q_proj, attn.k_proj, attn.v_proj))
-            if mlp.gate_proj is not None and mlp.gate_proj.bias is None:
-                mlp.joint = JointLinear((mlp.gate_proj, mlp.up_proj))
+            attn.joint = join(attn.q_proj, attn.k_proj, attn.v_proj)
+            attn.joint_out = join(attn.o_proj)
+            mlp.joint = join(mlp.gate_proj, mlp.up_proj) if mlp.gate_proj is not None else None
+            mlp.joint_down = join(mlp.down_proj)
         return self
 
     @torch.no_grad()

@@ -318,7 +318,7 @@ def make_model(name: str, tokenizer: Tokenizer, batches: tuple[Batches, Batches]
 def machine(device: torch.device) -> str:
     """Where a run took place, in words."""
     chip = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
-    return f"{chip}, {torch.get_num_threads()} threads, PyTorch {torch.__version__.partition('+')[0]}"
+    return f"{chip}, threads: {torch.get_num_threads()}, PyTorch {torch.__version__.partition('+')[0]}"
 
 
 def write_checksums(folder: Path) -> None:

@@ -85,7 +85,7 @@ def test_the_command_prints_a_table_and_gives_the_threads_back(capsys, monkeypat
     monkeypatch.setattr(bench, "measure", lambda lm, **sizes: [("a", str(sizes["tokens"]), "c")])
     assert bench.main(["--model", "pocket-draft", "--threads", "1", "--tokens", "5"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("LanguageModel('pocket-draft'") and "1 threads" in lines[0]
+    assert lines[0].startswith("LanguageModel('pocket-draft'") and "threads: 1" in lines[0]
     assert lines[2:] == ["| measured | | conditions |", "|---|---:|---|", "| a | 5 | c |"]
     assert torch.get_num_threads() == before
     with pytest.raises(ValueError, match="runs = 0"):

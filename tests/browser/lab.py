@@ -39,6 +39,9 @@ RUN_ALL = """() => {
     window.jupyterapp.commands.execute('notebook:run-all-cells')
         .then(ok => { window.runAll = {ok}; }, error => { window.runAll = {error: String(error)}; });
 }"""
+RAISED = """() => window.jupyterapp.shell.currentWidget.content.widgets
+    .flatMap(cell => cell.model.outputs?.toJSON() ?? [])
+    .filter(output => output.output_type === 'error').map(error => `${error.ename}: ${error.evalue}`)"""
 
 
 def find_chromium() -> str:
@@ -134,7 +137,7 @@ class Notebook:
     strangers: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("pageerror", lambda error: self.errors.append(error.stack or str(error)))
         self.page.on("console", self.hear)
         self.page.on("request", self.watch)
 
@@ -161,8 +164,8 @@ class Notebook:
                                     timeout=1000 * timeout_s)
         dialogs = self.page.locator(".jp-Dialog").all_text_contents()
         assert dialogs == [], f"JupyterLab asks: {dialogs}"
-        raised = self.page.locator("[data-mime-type='application/vnd.jupyter.error']").all_text_contents()
-        assert raised == [] and self.page.evaluate("window.runAll") == {"ok": True}, raised
+        raised, ended = self.page.evaluate(RAISED), self.page.evaluate("window.runAll")
+        assert raised == [] and ended == {"ok": True}, f"cells raised {raised}, the run ended with {ended}"
         waiting = [text for text in self.page.locator(".jp-InputPrompt").all_text_contents() if "*" in text]
         assert waiting == [], "cells are still running"
 

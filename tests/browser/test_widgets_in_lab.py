@@ -28,12 +28,18 @@ def only(number):
 
 
 def both_themes(notebook, picture, selector, name):
+    """Pictures in the dark theme and the light one, which the page has afterwards."""
     picture(notebook.locate(selector), f"{name}-light")
-    notebook.page.evaluate(DARK)
-    notebook.until("() => document.body.dataset.jpThemeLight === 'false'")
+    change_theme(notebook, DARK, light=False)
     picture(notebook.locate(selector), f"{name}-dark")
-    notebook.page.evaluate(LIGHT)
-    notebook.until("() => document.body.dataset.jpThemeLight === 'true'")
+    change_theme(notebook, LIGHT, light=True)
+
+
+def change_theme(notebook, command, light):
+    """Change it and wait until JupyterLab's splash screen is gone: a second one within 200 ms of it raises."""
+    notebook.page.evaluate(command)
+    notebook.until("([light]) => document.body.dataset.jpThemeLight === light"
+                   " && !document.querySelector('#jupyterlab-splash')", str(light).lower())
 
 
 @only("00")
