@@ -1,7 +1,7 @@
 """Five samplers with one mistake each, to be told apart by what they draw (the last exercise of notebook 07).
 
-Who reads on looks up the answer. Every mistake in `MISTAKES` has been made in a published project; five of
-the eight are in `SAMPLERS`.
+Who reads on looks up the answer. Of the eight in `MISTAKES`, all easily made and hard to see in a text, five
+are in `SAMPLERS`.
 """
 
 from __future__ import annotations

@@ -69,6 +69,9 @@ def train_bpe(texts: Iterable[str], vocab_size: int, pat_str: str = POCKET_PATTE
     Returns:
         `mergeable_ranks`: the bytes of each token and its id.
 
+    Raises:
+        ValueError: `vocab_size` is too small, or `texts` is one string and not several.
+
     Source: Sennrich et al. 2016 (BPE), Radford et al. 2019 (on bytes, within pieces).
 
     >>> [token for token, rank in train_bpe(["aaabdaaabac"], 259).items() if rank >= 256]
@@ -76,6 +79,8 @@ def train_bpe(texts: Iterable[str], vocab_size: int, pat_str: str = POCKET_PATTE
     """
     if vocab_size < 256:
         raise ValueError(f"vocab_size = {vocab_size} is not allowed: must be >= 256, one for each byte")
+    if isinstance(texts, str):
+        raise ValueError(f"texts = {texts[:20]!r} is not allowed: must be several strings, [text] for one")
     pieces = Counter(piece for text in texts for piece in split_pieces(text, pat_str))
     words = [(list(piece), times) for piece, times in pieces.items()]
     tokens = [bytes([i]) for i in range(256)]

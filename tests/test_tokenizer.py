@@ -128,6 +128,11 @@ def test_vocabulary_below_the_bytes_is_refused():
         train_bpe(["a"], 255)
 
 
+def test_one_string_is_not_taken_for_many():
+    with pytest.raises(ValueError, match=r"texts = 'abab' is not allowed: must be several strings"):
+        train_bpe("abab", 257)
+
+
 def test_overlapping_pairs_merge_from_the_left():
     assert merge([1, 1, 1], (1, 1), 9) == [9, 1]
     assert merge([1, 1, 1, 1], (1, 1), 9) == [9, 9]
