@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import re
 import time
 from collections.abc import Iterator, Sequence
 from hashlib import file_digest
@@ -16,14 +15,15 @@ from typing import NamedTuple
 
 import tiktoken
 import torch
+from packaging.requirements import Requirement
 
-from course_lib.checkpoint import MODELS, SHIPPED, load
+from course_lib.checkpoint import MODELS, SHIPPED, find_folder, load, require_file
 from course_lib.config import SamplingParams
 from course_lib.device import device
 from course_lib.generate import stream
 
 DISTRIBUTION = "course-lib"
-INSTALL = "run: python -m pip install -c constraints.txt -e ."
+INSTALL = "run: python -m pip install -c constraints.txt -e '.[test]'"
 RESTORE = "run: git checkout course_lib/models, or rebuild the weights with: python -m course_lib train"
 
 
@@ -36,14 +36,19 @@ class Check(NamedTuple):
 
 
 def check_packages() -> Check:
-    """Versions of Python and of every package that the library needs."""
+    """Versions of Python and of every package that the library needs, and whether they are such as it asks for."""
     try:
-        names = [re.match(r"[\w.-]+", line)[0] for line in metadata.requires(DISTRIBUTION)
-                 if "extra ==" not in line]
-        versions = [f"{name} {metadata.version(name)}" for name in (DISTRIBUTION, *sorted(names))]
+        needed = [Requirement(line) for line in metadata.requires(DISTRIBUTION)]
+        needed = sorted((r for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})), key=str)
+        found = {r: metadata.version(r.name) for r in needed}
+        own = metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError as error:
         return Check("packages", f"{error.name} is not installed", INSTALL)
-    return Check("packages", ", ".join([f"Python {platform.python_version()}", *versions]))
+    if unfit := [f"{r.name} {version}, needed {r.specifier}" for r, version in found.items()
+                 if not r.specifier.contains(version, prereleases=True)]:
+        return Check("packages", "; ".join(unfit), INSTALL)
+    versions = [f"{r.name} {version}" for r, version in found.items()]
+    return Check("packages", ", ".join([f"Python {platform.python_version()}", f"{DISTRIBUTION} {own}", *versions]))
 
 
 def check_device() -> Check:
@@ -54,6 +59,18 @@ def check_device() -> Check:
         return Check("device", str(error), "set COURSE_DEVICE to cpu, or unset it")
     name = torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else platform.machine()
     return Check("device", f"{chosen} ({name}), threads: {torch.get_num_threads()}, cores: {os.cpu_count()}")
+
+
+def check_chosen_model() -> Check | None:
+    """Whether there is what COURSE_MODEL names (a hub id is downloaded, as by `load`); None where it names none."""
+    if not (name := os.environ.get("COURSE_MODEL")):
+        return None
+    try:
+        folder = find_folder(name)
+        require_file(folder / "config.json")
+    except (OSError, ValueError) as error:
+        return Check("COURSE_MODEL", " ".join(str(error).split()), "set COURSE_MODEL to what exists, or unset it")
+    return Check("COURSE_MODEL", str(folder))
 
 
 def check_weights(folder: Path) -> Check:
@@ -111,6 +128,8 @@ def checks(models: Path = MODELS) -> Iterator[Check]:
     """All checks in order; what rests on broken weights is not tried."""
     yield check_packages()
     yield check_device()
+    if chosen := check_chosen_model():
+        yield chosen
     weights = [check_weights(models / name) for name in SHIPPED]
     yield from weights
     if not any(check.advice for check in weights):

@@ -23,8 +23,9 @@ from course_lib.corpus import TOOLS, Writer, capitals, encyclopedia
 from course_lib.generate import generate
 
 SEED = 2
-# What the course needs of `pocket` to teach with it: shares of right answers.
-THRESHOLDS = {"encyclopedia": 0.95, "capitals": 0.95, "calculator": 0.98, "dictionary": 0.98,
+# What the course needs of `pocket` to teach with it: shares of right answers. A call of the calculator copies
+# digits; one of the dictionary copies a word that nobody has seen, letter by letter.
+THRESHOLDS = {"encyclopedia": 0.95, "capitals": 0.95, "calculator": 0.98, "dictionary": 0.95,
               "pronouns": 0.90, "draft acceptance": 0.70}
 
 

@@ -114,7 +114,7 @@ class CausalLM(nn.Module):
         """Logits of the token that follows each position: (B, T, V), raw scores.
 
         Args:
-            input_ids: (B, T), the positions that the cache does not hold yet.
+            input_ids: (B, T), the positions that the cache does not hold yet, on any device.
             kv_cache: extended by T positions; None computes everything afresh.
             attention_mask: (B, S), False or 0 on padding, for ragged batches padded on the left;
                 positions are counted over the rest.
@@ -132,7 +132,7 @@ class CausalLM(nn.Module):
             positions = slice(past, S)
         else:
             positions = (attention_mask.cumsum(-1)[:, past:] - 1).clamp(min=0)  # (B, T)
-        x = self.embed_tokens(input_ids)  # (B, T, D)
+        x = self.embed_tokens(input_ids.to(self.embed_tokens.weight.device))  # (B, T, D)
         rope = None
         if self.config.positions == "learned":
             x = x + self.embed_positions.weight[positions]

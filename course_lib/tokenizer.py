@@ -11,11 +11,14 @@ import heapq
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Literal
+from unittest.mock import patch
 
 import regex
 import tiktoken
+import tiktoken.load
 
 from course_lib.chat_template import Message, Shield, any_of, render_chat
 
@@ -275,3 +278,19 @@ def split_special(text: str, tokens: Collection[str]) -> list[str]:
     ['a', '<s>', 'b', '<s>', '']
     """
     return regex.split(f"({any_of(tokens)})", text)
+
+
+def installed_encodings() -> dict[str, tiktoken.Encoding]:
+    """Every encoding, by name, that tiktoken can build without the network: of plugins, and from its cache."""
+    read_file, found = tiktoken.load.read_file, {}
+
+    def read_local(path: str) -> bytes:
+        if "://" in path:
+            raise OSError(f"{path} is not on this machine")
+        return read_file(path)
+
+    with patch("tiktoken.load.read_file", read_local):  # called for what is not in its cache
+        for name in tiktoken.list_encoding_names():
+            with suppress(OSError):
+                found[name] = tiktoken.get_encoding(name)
+    return found

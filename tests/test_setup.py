@@ -16,8 +16,10 @@ from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
 
+import nbformat
 import pytest
 import yaml
+from nbclient import NotebookClient
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -324,6 +326,16 @@ def test_the_wheel_works_without_the_repository(wheel, tmp_path):
     assert run.stdout.startswith("4096 ")
 
 
+def test_a_notebook_runs_on_the_wheel(wheel, tmp_path, monkeypatch):
+    pip(tmp_path, "install", "--target", "site", str(wheel))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    notebook = nbformat.read(next(ROOT.glob("notebooks/00_*.ipynb")), as_version=4)
+    check = f"import course_lib; assert course_lib.__file__.startswith({str(tmp_path)!r}), course_lib.__file__"
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(check))
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert notebook.cells[0].execution_count == 1
+
+
 # --- the command line and the doctor ------------------------------------------------------------
 
 
@@ -389,6 +401,24 @@ def test_the_doctor_names_a_missing_package(monkeypatch):
     monkeypatch.setattr(metadata, "requires", lambda name: ["no-such-package>=1", "torch>=2"])
     check = doctor.check_packages()
     assert "no-such-package is not installed" in check.found and "pip install" in check.advice
+
+
+def test_the_doctor_names_a_package_that_is_too_old(monkeypatch):
+    monkeypatch.setattr(metadata, "requires", lambda name: ["torch>=99", "numpy>=1", "pytest>=99; extra == 'test'"])
+    check = doctor.check_packages()
+    assert check.found == f"torch {metadata.version('torch')}, needed >=99" and "pip install" in check.advice
+
+
+def test_the_doctor_looks_for_the_chosen_model(monkeypatch, tmp_path):
+    monkeypatch.delenv("COURSE_MODEL", raising=False)
+    assert doctor.check_chosen_model() is None
+    monkeypatch.setenv("COURSE_MODEL", str(tmp_path / "nowhere"))
+    check = doctor.check_chosen_model()
+    assert "nowhere" in check.found and "unset it" in check.advice
+    monkeypatch.setenv("COURSE_MODEL", str(tmp_path))
+    assert "config.json is missing" in doctor.check_chosen_model().found
+    (tmp_path / "config.json").write_text("{}")
+    assert doctor.check_chosen_model() == ("COURSE_MODEL", str(tmp_path), "")
 
 
 def test_the_doctor_knows_a_wrong_device(monkeypatch):

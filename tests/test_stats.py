@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from course_lib.checks import nb07
 from course_lib.stats import accepted_counts, binomial_pmf, count_limits, outside, power
 
 chances = st.integers(0, 20).map(lambda i: Fraction(i, 20))
@@ -64,3 +65,15 @@ def test_mistakes_are_refused():
         binomial_pmf(3, 1.5)
     with pytest.raises(ValueError, match="false_alarm = 0"):
         count_limits({"a": 0.5}, 10, false_alarm=0)
+
+
+@pytest.mark.parametrize("wrong", [
+    {0: 1 / 102, 1: 81 / 102, 2: 16 / 102, 3: 4 / 102},  # without min-p
+    {1: 9 / 15, 2: 4 / 15, 3: 2 / 15},  # without the temperature
+    {1: 1.0},  # the likeliest
+    dict.fromkeys(range(4), 0.25),
+], ids=["no min-p", "no temperature", "greedy", "any"])
+def test_the_draws_of_exercise_07_6_find_what_they_say_they_find(wrong):
+    limits = count_limits(nb07.EXACT, nb07.N_DRAWS, false_alarm=nb07.FALSE_ALARM)
+    assert power(limits, nb07.N_DRAWS, wrong) >= 1 - 1e-6
+    assert sum(nb07.EXACT.values()) == 1 and power(limits, nb07.N_DRAWS, nb07.EXACT) <= nb07.FALSE_ALARM

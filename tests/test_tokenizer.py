@@ -1,5 +1,6 @@
 """The tokenizer against tiktoken, against its own definition, and at the size that ships."""
 
+import hashlib
 import random
 import time
 from itertools import islice
@@ -15,6 +16,7 @@ from course_lib.tokenizer import (
     Tokenizer,
     count_pairs,
     encode_piece,
+    installed_encodings,
     merge,
     split_pieces,
     train_bpe,
@@ -239,3 +241,19 @@ def test_the_corpus_sample_is_repeatable(corpus):
 
 def test_ranks_may_have_gaps():
     assert encode_piece(b"cab", {b"a": 5, b"b": 9, b"c": 2, b"ab": 700}) == [2, 700]
+
+
+def test_installed_encodings_are_those_of_plugins_and_of_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
+    assert list(installed_encodings()) == ["pocket"]
+    key = hashlib.sha1(b"https://example.org/tiny.tiktoken").hexdigest()
+    (tmp_path / key).write_bytes(b"YQ== 0\nYg== 1\n")  # a and b, in base64
+
+    def tiny():
+        ranks = tiktoken.load.load_tiktoken_bpe("https://example.org/tiny.tiktoken")
+        return {"name": "tiny", "pat_str": ".", "mergeable_ranks": ranks, "special_tokens": {}}
+
+    monkeypatch.setitem(tiktoken.registry.ENCODING_CONSTRUCTORS, "tiny", tiny)
+    found = installed_encodings()
+    assert sorted(found) == ["pocket", "tiny"] and found["tiny"].encode("abba") == [0, 1, 1, 0]

@@ -20,6 +20,8 @@ from course_lib.stats import count_limits, outside
 
 Weights = Sequence[float]
 FALSE_ALARM = 1e-6  # of the one check that counts draws
+N_DRAWS, WEIGHTS = 2000, (1, 9, 4, 2)
+EXACT = {0: Fraction(0), 1: Fraction(81, 101), 2: Fraction(16, 101), 3: Fraction(4, 101)}  # at T = 0.5, min-p 0.04
 
 
 def logits_of(*rows: Weights) -> Tensor:
@@ -260,13 +262,15 @@ def expect_streams(draws: Callable, plain: SamplingParams) -> None:
 
 
 def expect_distribution(attempt: Callable, generator: torch.Generator) -> None:
-    """2,000 draws have believable counts; a right sampler fails with probability 1e-6 at most."""
-    n, weights = 2000, [1, 9, 4, 2]
-    params = [SamplingParams(temperature=0.5, min_p=0.04)] * n
-    drawn = attempt(logits_of(weights).expand(n, -1), params, [generator] * n).tolist()
-    exact = {0: Fraction(0), 1: Fraction(81, 101), 2: Fraction(16, 101), 3: Fraction(4, 101)}
-    limits = count_limits(exact, n, false_alarm=FALSE_ALARM)
-    counts = {i: drawn.count(i) for i in exact}
+    """2,000 draws have believable counts.
+
+    A right sampler fails with probability 1e-6 at most; one that forgets the temperature or min-p, or that takes
+    the likeliest token or any, passes with probability 1e-6 at most.
+    """
+    n, params = N_DRAWS, [SamplingParams(temperature=0.5, min_p=0.04)] * N_DRAWS
+    drawn = attempt(logits_of(WEIGHTS).expand(n, -1), params, [generator] * n).tolist()
+    limits = count_limits(EXACT, n, false_alarm=FALSE_ALARM)
+    counts = {i: drawn.count(i) for i in EXACT}
     for i in outside(counts, limits):
         raise CheckFailed(f"between {limits[i][0]} and {limits[i][1]} times {i}", f"{counts[i]} times",
                           f"the count of token {i} in {n:,} draws", "draw each token as often as the softmax of the "

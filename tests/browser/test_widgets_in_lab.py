@@ -114,6 +114,15 @@ def test_tokenizer_widget(opened, picture):
     opened.until(f"() => document.querySelector('{TOKENS}').dataset.bytes === '16'")
     assert int(tokens.get_attribute("data-tokens")) == page.locator(f"{TOKENS} li").count() > 1
 
+    few = int(tokens.get_attribute("data-tokens"))
+    choice = page.locator(".course-tokenizer select")
+    choice.select_option(index=1)
+    opened.until(f"([few]) => Number(document.querySelector('{TOKENS}').dataset.tokens) > few", few)
+    choice.select_option("pocket")
+    opened.until(f"([few]) => Number(document.querySelector('{TOKENS}').dataset.tokens) === few", few)
+
+    box.focus()
+    page.keyboard.press("Control+End")
     page.keyboard.type("<|endoftext|>")
     opened.until(f"() => document.querySelector('{TOKENS}').dataset.bytes === '29'")
     assert page.locator(f"{TOKENS} li.special").count() == 0, "the text of a special token is data"
