@@ -136,9 +136,9 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Te
 class JointLinear:
     """Linear maps of the same input, one or several, as a batch of two products.
 
-    A matrix times one vector is left to a single thread by PyTorch, a batch of products is shared. The weights
-    of `parts`, which have no bias, become rows of one matrix, which is cut in half. They stay theirs: names,
-    shapes and values do not change, and neither does what a change of them does.
+    On x86 PyTorch computes a matrix times one vector on a single thread, and shares a batch of products. The
+    weights of `parts`, which have no bias, become rows of one matrix, which is cut in half. They stay theirs:
+    names, shapes and values do not change, and neither does what a change of them does.
     """
 
     def __init__(self, parts: Sequence[nn.Linear]) -> None:

@@ -160,8 +160,8 @@ class CausalLM(nn.Module):
     def decode_layout(self) -> CausalLM:
         """Lay the weights out for decoding on a CPU, where one row of activations meets every weight.
 
-        Tall matrices are stored column by column, so that memory is read in long runs, and products are made
-        such that two threads share each. Values, names, shapes and the tie stay.
+        Tall matrices are stored column by column, so that memory is read in long runs, and the products of
+        the layers are made such that two threads share each. Values, names, shapes and the tie stay.
         """
         for parameter in self.parameters():
             if parameter.dim() == 2 and parameter.shape[0] > parameter.shape[1]:

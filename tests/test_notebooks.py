@@ -1,14 +1,12 @@
 """Every committed notebook keeps the rules a program can check; and the lint and the executor work."""
 
 import json
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-sys.path.insert(0, str(Path(__file__).parent / "tools"))
 import notebooks as tool
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))

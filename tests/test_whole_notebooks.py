@@ -8,7 +8,6 @@ import ast
 import importlib
 import inspect
 import json
-import sys
 from pathlib import Path
 
 import nbformat
@@ -20,11 +19,9 @@ from nbformat.v4 import new_code_cell
 from tiny_checkpoints import LLAMA, write_tokenizer
 from tokenizers import AddedToken, Tokenizer, processors
 
+import notebooks as tool
 from course_lib.checkpoint import MODELS, load
 from course_lib.checks import exercises_of
-
-sys.path.insert(0, str(Path(__file__).parent / "tools"))
-import notebooks as tool
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 BOS = "<|begin_of_text|>"
