@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from course_lib import sampling
+from course_lib.analysis.stats import count_limits, outside, power
 from course_lib.config import SamplingParams
 from course_lib.sampling import (
     apply_min_p,
@@ -34,7 +35,6 @@ from course_lib.sampling import (
     sample,
     top_candidates,
 )
-from course_lib.stats import count_limits, outside, power
 
 INF = math.inf
 FILTERS = {

@@ -24,7 +24,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 import notebooks as tool
-from course_lib import __main__, __version__, doctor
+from course_lib import __main__, __version__
+from course_lib.classroom import doctor
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -99,22 +100,24 @@ def test_the_library_imports_only_what_it_declares():
         assert {name if name in allowed else name.lower() for name in imported_names(path)} <= allowed, path
 
 
-# --- imports only go down -----------------------------------------------------------------------
+# --- rooms: imports only go down ------------------------------------------------------------------
 
+# Each room may import from itself and from those that stand in its row; the pipeline is the top of the package.
+ROOMS = {
+    "pipeline": set(),
+    "training": {"pipeline"},
+    "analysis": {"training", "pipeline"},
+    "display": {"analysis", "training", "pipeline"},
+    "classroom": {"analysis", "training", "pipeline"},
+    "front": {"pipeline"},  # __init__ and __main__: what the reader imports, and the commands
+}
+# The pipeline in levels: a module imports from its own level or from one above it in this table.
 LEVELS = {
-    0: "config device stats course_map",
-    1: "tokenizer chat_template detokenize layers kv_cache sampling broken_samplers flash quantize costs "
-       "published geometry",
+    0: "config device",
+    1: "tokenizer chat_template detokenize layers kv_cache sampling flash quantize costs published",
     2: "model",
-    3: "hf_tokenizer checkpoint generate trace guidance residual compare_layers logit_lens calibration",
-    4: "speculative scheduler train training_log first_model activations corpus claims heads surprisal",
-    5: "agent server evaluate knockout",
-    6: "plots views widgets attention_view attention_widget map_view map_widget sampling_view sampling_lab "
-       "knockout_view knockout_widget "
-       "training_view training_widget "
-       "surprisal_view surprisal_widget "
-       "exercises checks bench doctor",
-    7: "__init__ __main__",
+    3: "hf_tokenizer decode_layout checkpoint generate",
+    4: "speculative scheduler agent server",
 }
 LEVEL = {name: level for level, names in LEVELS.items() for name in names.split()}
 
@@ -130,34 +133,56 @@ class RunTimeImports(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_Import(self, node):
-        names = [alias.name.split(".") for alias in node.names]
-        self.found |= {name[1] if len(name) > 1 else "__init__" for name in names if name[0] == "course_lib"}
+        self.found |= {module(alias.name) for alias in node.names if alias.name.split(".")[0] == "course_lib"}
 
     def visit_ImportFrom(self, node):
         assert not node.level, "absolute imports only: they show the package"
-        if node.module == "course_lib":
-            self.found |= {alias.name if alias.name in LEVEL else "__init__" for alias in node.names}
-        elif node.module.startswith("course_lib."):
-            self.found.add(node.module.split(".")[1])
+        if node.module.split(".")[0] == "course_lib":
+            self.found |= {module(f"{node.module}.{alias.name}") for alias in node.names}
+
+
+def module(dotted):
+    """The module that holds `dotted`: a.b.c as far as there is such a file; a package counts as one module."""
+    path, names = ROOT / "course_lib", []
+    for name in dotted.split(".")[1:]:
+        if (path / f"{name}.py").exists():
+            return ".".join([*names, name])
+        if not (path / name).is_dir():
+            break
+        path, names = path / name, [*names, name]
+    return ".".join(names) or "__init__"
+
+
+def room_of(name):
+    """The room of a module as `import_graph` names it."""
+    first, _, rest = name.partition(".")
+    return first if rest or first in ROOMS else "front" if first.startswith("__") else "pipeline"
 
 
 def import_graph():
     graph = {}
-    for path in sorted(ROOT.glob("course_lib/**/*.py")):
-        name = path.relative_to(ROOT / "course_lib").parts[0].removesuffix(".py")
+    for path in sorted((ROOT / "course_lib").rglob("*.py")):
+        name = module(".".join(["course_lib", *path.relative_to(ROOT / "course_lib").with_suffix("").parts]))
         visitor = RunTimeImports()
         visitor.visit(ast.parse(path.read_text()))
-        graph.setdefault(name, set()).update(visitor.found - {name})
-    return graph
+        graph.setdefault(name.removesuffix(".__init__"), set()).update(
+            found.removesuffix(".__init__") for found in visitor.found)
+    return {name: found - {name} for name, found in graph.items()}
 
 
-def test_every_module_has_a_level():
-    assert set(import_graph()) <= set(LEVEL), "give the new module a level here"
-
-
-def test_imports_go_down_or_stay_on_their_level():
+def test_imports_stay_in_their_room_or_go_down():
     wrong = [(name, other) for name, others in import_graph().items() for other in others
-             if LEVEL[other] > LEVEL[name]]
+             if room_of(other) not in {room_of(name), *ROOMS[room_of(name)]}]
+    assert wrong == []
+
+
+def test_every_module_of_the_pipeline_has_a_level():
+    assert {name for name in import_graph() if room_of(name) == "pipeline"} <= set(LEVEL)
+
+
+def test_imports_of_the_pipeline_go_down_or_stay_on_their_level():
+    wrong = [(name, other) for name, others in import_graph().items() for other in others
+             if name in LEVEL and other in LEVEL and LEVEL[other] > LEVEL[name]]
     assert wrong == []
 
 
@@ -173,6 +198,13 @@ def test_what_is_an_argument_is_not_imported():
     graph = import_graph()
     assert "kv_cache" not in graph["model"]
     assert not {"model", "tokenizer"} & graph["generate"]
+
+
+def test_the_room_test_sees_the_files_it_speaks_of():
+    graph = import_graph()
+    assert {room_of(name) for name in graph} == set(ROOMS)
+    assert {"training.corpus", "training.corpus.grammar", "classroom.checks.nb03"} <= set(graph)
+    assert "sampling" in graph["generate"] and "analysis.trace" in graph["analysis.heads"]
 
 
 # --- no network ---------------------------------------------------------------------------------
@@ -278,7 +310,7 @@ def test_sanitizing_leaves_words_and_plain_numbers_alone():
 
 # --- the wheel ----------------------------------------------------------------------------------
 
-IN_A_WHEEL = ("import sys, tiktoken, course_lib; from course_lib.corpus import documents; "
+IN_A_WHEEL = ("import sys, tiktoken, course_lib; from course_lib.training.corpus import documents; "
               "assert course_lib.__file__.startswith(sys.argv[1]), course_lib.__file__; next(documents(0)); "
               "encoding = tiktoken.get_encoding('pocket'); print(encoding.n_vocab, encoding.encode('Hi'))")
 
@@ -310,7 +342,7 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel):
             if path.relative_to(ROOT).parts[0] in {"course_lib", "tiktoken_ext"}}
     assert kept <= packed, kept - packed
     for name in ("course_lib/models/pocket/model.safetensors", "course_lib/models/pocket/tokenizer.json",
-                 "course_lib/models/pocket-draft/model.safetensors", "course_lib/corpus/data/capitals.toml",
+                 "course_lib/models/pocket-draft/model.safetensors", "course_lib/training/corpus/data/capitals.toml",
                  "tiktoken_ext/pocket.py"):
         assert name in packed
     assert "tiktoken_ext/__init__.py" not in packed

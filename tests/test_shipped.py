@@ -6,7 +6,7 @@ import transformers
 
 from course_lib import SamplingParams, generate, load
 from course_lib.checkpoint import MODELS
-from course_lib.corpus import TOOLS, Writer
+from course_lib.training.corpus import TOOLS, Writer
 
 NAMES = ("pocket", "pocket-draft")
 TEXTS = ("What is gravity?", "  two  spaces\n\n\tand 1234 digits", "naïve 重力 🙂 don't", "<|im_end|> is text")

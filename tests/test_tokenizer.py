@@ -10,7 +10,6 @@ import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.corpus import documents
 from course_lib.tokenizer import (
     POCKET_PATTERN,
     Tokenizer,
@@ -21,6 +20,7 @@ from course_lib.tokenizer import (
     split_pieces,
     train_bpe,
 )
+from course_lib.training.corpus import documents
 
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 WHOLE = r"(?s).+"  # one piece: nothing but the merges decides

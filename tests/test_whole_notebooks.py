@@ -21,7 +21,7 @@ from tokenizers import AddedToken, Tokenizer, processors
 
 import notebooks as tool
 from course_lib.checkpoint import MODELS, load
-from course_lib.checks import exercises_of
+from course_lib.classroom.checks import exercises_of
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 BOS = "<|begin_of_text|>"

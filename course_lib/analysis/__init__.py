@@ -1,0 +1,1 @@
+"""What the parts of a model do, and what things cost: measured."""

@@ -1,0 +1,140 @@
+"""What a model still can do without a part of it: facts, copying and fluent text, asked in one batch each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from course_lib.analysis.residual import knocked_out
+from course_lib.checkpoint import LanguageModel
+from course_lib.config import require
+from course_lib.generate import encode_prompt
+from course_lib.kv_cache import StaticCache
+from course_lib.training.corpus import Writer, capitals, encyclopedia
+from course_lib.training.evaluate import SEED, user
+
+MAX_TOKENS = {"capitals": 18, "encyclopedia": 40, "copying": 28}
+
+
+class Item(NamedTuple):
+    """A question, what it is about, and whether an answer to it is right."""
+
+    about: str
+    question: str
+    is_right: Callable[[str], bool]
+
+
+def exam_items(n: int, seed: int = SEED) -> dict[str, list[Item]]:
+    """n questions each about capitals, about things of the encyclopedia, and to copy; in held-out wordings.
+
+    An answer about a thing is right if it holds the entry's key words, one about a capital if it names it,
+    and a copy if it is exact.
+    """
+    writer = Writer(seed, held_out=True)
+    items: dict[str, list[Item]] = {"capitals": [], "encyclopedia": [], "copying": []}
+    for country in writer.rng.sample(sorted(capitals()), n):
+        right = capitals()[country]
+        items["capitals"].append(Item(country, writer.question("capital", country=country),
+                                      lambda answer, right=right: right in answer))
+    for entry in writer.rng.sample(encyclopedia(), n):
+        items["encyclopedia"].append(Item(entry.name, writer.question("encyclopedia", ask=entry.ask), entry.is_right))
+    for _ in range(n):
+        ask, reply = writer.repeat_exchange(())
+        right = reply["content"]
+        items["copying"].append(Item(right, ask["content"], lambda answer, right=right: answer.strip() == right))
+    return items
+
+
+@torch.inference_mode()
+def greedy_batch(lm: LanguageModel, prompts: Sequence[Sequence[int]], max_tokens: int) -> list[str]:
+    """The greedy continuation of each prompt as text, all rows in one batch padded on the left.
+
+    Args:
+        prompts: ids, at least one each.
+        max_tokens: per row; a row ends earlier with an end token.
+    """
+    device, width = lm.model.embed_tokens.weight.device, max(map(len, prompts))
+    ids = torch.tensor([[0] * (width - len(row)) + list(row) for row in prompts], device=device)  # (B, T)
+    mask = torch.tensor([[False] * (width - len(row)) + [True] * len(row) for row in prompts], device=device)
+    kv_cache = StaticCache(lm.config, width + max_tokens, batch_size=len(prompts), device=device,
+                           dtype=lm.model.embed_tokens.weight.dtype)
+    ends = torch.tensor(sorted(lm.eos_token_ids), device=device, dtype=torch.long)
+    written: list[Tensor] = []
+    for _ in range(max_tokens):
+        ids = lm.model(ids, kv_cache=kv_cache, attention_mask=mask, logits_to_keep=1).argmax(-1)  # (B, 1)
+        written.append(ids)
+        mask = torch.cat((mask, torch.ones_like(mask[:, :1])), dim=1)
+        if torch.isin(torch.cat(written, dim=1), ends).any(-1).all():
+            break
+    return [text_until(lm, row) for row in torch.cat(written, dim=1).tolist()]
+
+
+def chat_prompt(lm: LanguageModel, question: str) -> list[int]:
+    """The ids of a question as a user's turn, or as plain text where the model has no chat template."""
+    return encode_prompt(lm.tokenizer, user(question) if lm.tokenizer.chat_template else question)
+
+
+def text_until(lm: LanguageModel, ids: Sequence[int]) -> str:
+    """The text of the ids before the first end token."""
+    end = next((i for i, token_id in enumerate(ids) if token_id in lm.eos_token_ids), len(ids))
+    return lm.tokenizer.decode(list(ids[:end]))
+
+
+@dataclass(frozen=True)
+class Exam:
+    """Questions in the tokens of one model, to be put to it again and again.
+
+    Attributes:
+        items: the questions by kind.
+        prompts: their ids, in the chat template.
+        story: ids of an unseen story in rows (B, T), for fluency.
+    """
+
+    items: Mapping[str, Sequence[Item]]
+    prompts: Mapping[str, Sequence[Sequence[int]]]
+    story: Tensor
+
+    @classmethod
+    def write(cls, lm: LanguageModel, *, n: int = 24, seed: int = SEED, rows: int = 6, length: int = 96) -> Exam:
+        """n questions of each kind, and stories cut into `rows` rows of `length` tokens."""
+        require(1 <= n <= len(encyclopedia()), "n", n, f"in [1, {len(encyclopedia())}]")
+        items = exam_items(n, seed)
+        prompts = {kind: [chat_prompt(lm, item.question) for item in asked] for kind, asked in items.items()}
+        writer = Writer(seed, held_out=True)
+        stories = (lm.tokenizer.encode(writer.story()[0])[:length] for _ in count())
+        long_ones = islice((ids for ids in stories if len(ids) == length), rows)
+        return cls(items, prompts, torch.tensor(list(long_ones), device=lm.model.embed_tokens.weight.device))
+
+    def sit(self, lm: LanguageModel) -> dict[str, list[bool]]:
+        """Right or wrong, for each question and for each token of the stories.
+
+        Fluency asks at every token of a story but the first whether greedy decoding would have written it.
+        """
+        result = {}
+        for kind, items in self.items.items():
+            texts = greedy_batch(lm, self.prompts[kind], MAX_TOKENS[kind])
+            result[kind] = [item.is_right(text) for item, text in zip(items, texts)]
+        with torch.inference_mode():
+            guesses = lm.model(self.story)[:, :-1].argmax(-1)  # (B, T - 1)
+        result["fluency"] = (guesses == self.story[:, 1:]).flatten().tolist()
+        return result
+
+    def without(self, lm: LanguageModel, parts: Collection[str], *,
+                instead: Mapping[str, Tensor] | None = None) -> dict[str, list[bool]]:
+        """`sit`, with some parts of the model knocked out; the arguments are those of `knocked_out`."""
+        with knocked_out(lm.model, parts, instead=instead):
+            return self.sit(lm)
+
+
+def shares(result: Mapping[str, Sequence[bool]]) -> dict[str, float]:
+    """The share of right answers of each kind, in [0, 1].
+
+    >>> shares({"capitals": [True, True, False, True]})
+    {'capitals': 0.75}
+    """
+    return {kind: sum(right) / len(right) for kind, right in result.items()}

@@ -1,0 +1,261 @@
+"""Checks of notebook 02, Embeddings and positions. Expected values are worked out by hand or in complex numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from numbers import Real
+from operator import index
+
+import torch
+from torch import Tensor
+
+from course_lib.analysis.geometry import nearest
+from course_lib.classroom.checks import Exercise
+from course_lib.classroom.checks.compare import CheckFailed, expect_close, expect_equal, show
+from course_lib.config import ModelConfig
+from course_lib.costs import parameter_count
+from course_lib.layers import apply_rope
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    """Normal numbers in float64, the same on every run."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+# 02.1
+
+
+def lookup(weight: Tensor, ids: Tensor) -> Tensor:
+    """The rows of a table (V, D) for ids of any shape: (..., D)."""
+    return weight[ids]
+
+
+def check_lookup(attempt: Callable) -> None:
+    table = (10 * torch.arange(7).view(7, 1) + torch.arange(3)).float()  # 41 is row 4, column 1
+    expect_close(attempt(table, torch.tensor([4])), torch.tensor([[40.0, 41.0, 42.0]]),
+                 "row 4 of the table as it stands there: ids count from 0, the numbers are not scaled")
+    expect_close(attempt(table, torch.tensor([6, 0, 6])), table[[6, 0, 6]],
+                 "one row for each id in the order of the ids: the last id and the first, repeats included")
+    ids = torch.tensor([[1, 5], [0, 3], [2, 2], [6, 1]])
+    expect_close(attempt(table, ids), torch.stack([table[row] for row in ids.tolist()]),
+                 "ids (B, T) give (B, T, D): every row of the batch, and the shape of the ids stays",
+                 where="result for ids (4, 2)")
+    expect_close(attempt(table.double(), torch.tensor([2])), table.double()[2:3],
+                 "the result has the type of the table: a one-hot matrix has to take it over")
+    weight = random(7, 3).requires_grad_()
+    got = attempt(weight, torch.tensor([[2, 5], [5, 0]]))
+    expect_equal(bool(getattr(got, "requires_grad", False)), True,
+                 "training has to reach the table: no detach, no .data, no way through Python lists",
+                 where="result.requires_grad")
+    got.sum().backward()
+    expect_close(weight.grad[:, 0], torch.tensor([1, 0, 1, 0, 0, 2, 0]).double(),
+                 "a row's gradient counts how often it was looked up; the other rows have none",
+                 where="gradient of the table's first column")
+
+
+# 02.2
+
+
+def check_nearest(attempt: Callable) -> None:
+    def expect_nearest(weight: Tensor, id: int, k: int, ids: list[int], cosines: list[float], likely: str,
+                       why_cosines: str) -> None:
+        got = attempt(weight.clone(), id, k)
+        try:
+            got_ids, got_cosines = [index(i) for i, _ in got], [float(c) for _, c in got]
+        except (TypeError, ValueError):
+            raise CheckFailed("a list of pairs (id, cosine)", show(got), "result is no list of pairs (id, cosine)",
+                              "each pair is (id, cosine), id first, an int: [(2, 0.8), (1, 0.6)]") from None
+        if id in got_ids:
+            raise CheckFailed(show(ids), show(got_ids), f"the neighbours of row {id} hold {id}",
+                              "row `id` itself is in the list, and it is no neighbour of itself: leave out row `id` by "
+                              "its id, not whatever comes first; 0 in its place is not low enough, use -inf")
+        expect_equal(got_ids, ids, likely, where="ids")
+        expect_close(torch.tensor(got_cosines, dtype=torch.float64), torch.tensor(cosines, dtype=torch.float64),
+                     why_cosines, where="cosines")
+
+    rows = torch.tensor([[2.0, 0], [30, 40], [4, 3], [0, 7], [-5, 0]])
+    direction = "nearest first, by cosine: a dot product lets long rows win and a distance lets short ones win"
+    expect_nearest(rows[:4], 0, 2, [2, 1], [0.8, 0.6], direction,
+                   "the cosine divides by the length of the row and by that of row `id`, too")
+    expect_nearest(rows, 0, 4, [2, 1, 3, 4], [0.8, 0.6, 0, -1],
+                   "a row that points the other way is far, not near: keep the sign",
+                   "the cosine runs from -1 to 1")
+    expect_nearest(rows, 4, 1, [3], [0], "the neighbours of row `id`, whichever id it is; k of them",
+                   "the cosine of row `id` with its neighbour")
+    twin = torch.tensor([[1.0, 5], [6, 8], [0, -1], [3, 4]])
+    expect_nearest(twin, 3, 1, [1], [1], "another row may point exactly the same way, and is the nearest then",
+                   "the cosine of two rows that point one way is 1")
+    expect_nearest(torch.tensor([[3.0, 4], [0, 0], [-4, 3.1], [-3, -4]]), 0, 3, [2, 1, 3], [0.4 / 5 / 5.060632, 0, -1],
+                   "a row of zeros has no direction: give it cosine 0, and let no NaN through",
+                   "a row of zeros has no direction: give it cosine 0, and let no NaN through")
+    kept = rows.clone()
+    attempt(kept, 0, 2)
+    expect_close(kept, rows, "the table was changed: make new tensors, without operations in place", where="weight")
+
+
+# 02.3
+
+
+def table_share(config: ModelConfig) -> float:
+    """The share of a model's parameters that are its token table and, where it is not tied, its LM head."""
+    tables = 1 if config.tie_word_embeddings else 2
+    return tables * config.vocab_size * config.hidden_size / parameter_count(config).total
+
+
+def check_table_share(attempt: Callable) -> None:
+    shape = {"vocab_size": 12, "hidden_size": 4, "intermediate_size": 6, "num_hidden_layers": 1,
+             "num_attention_heads": 2, "num_key_value_heads": 1}
+    # By hand: 12 * 4 in the table, 16 + 8 + 8 + 16 in attention, 3 * 4 * 6 in the MLP, 3 * 4 in norms.
+    tied = attempt(ModelConfig(**shape))
+    expect_close(tied, Fraction(48, 180),
+                 "a share lies between 0 and 1: divide by the total, and leave it at that" if above_one(tied) else
+                 "a tied table is one matrix and counts once; the share is of all parameters, the table included")
+    expect_close(attempt(ModelConfig(**shape, tie_word_embeddings=False)), Fraction(96, 228),
+                 "without tying, the head is a second matrix of vocab_size * hidden_size: it counts, above and below")
+    expect_close(attempt(ModelConfig(**shape, positions="learned", max_position_embeddings=10)), Fraction(48, 220),
+                 "learned positions are parameters, but no part of the token table")
+
+
+def above_one(value: object) -> bool:
+    """Whether it is a number, but no share: a percentage, say."""
+    return isinstance(value, Real) and value > 1
+
+
+# 02.4
+
+
+def turned(x: Tensor, angles: Tensor) -> Tensor:
+    """RoPE in complex numbers: the pair (i, i + Dh / 2) is one number, and turning multiplies it."""
+    half = x.shape[-1] // 2
+    pairs = torch.complex(x[..., :half], x[..., half:]) * torch.polar(torch.ones_like(angles), angles)
+    return torch.cat((pairs.real, pairs.imag), dim=-1)
+
+
+def check_apply_rope(attempt: Callable) -> None:
+    in_place = ("the caller's tensor was changed: build a new one; written in place, the first half was overwritten "
+                "before the second was computed")
+
+    def tables(angles: Tensor) -> tuple[Tensor, Tensor]:
+        return angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
+
+    def turn(vector: list[float], *angles: float) -> Tensor:
+        x = torch.tensor(vector, dtype=torch.float64).view(1, 1, 1, -1)
+        kept = x.clone()
+        got = attempt(kept, *tables(torch.tensor([angles], dtype=torch.float64)))
+        expect_close(kept, x, in_place, where="x")
+        return got.reshape(-1) if isinstance(got, Tensor) and got.numel() == len(vector) else got
+
+    def expect_turn(vector: list[float], angles: tuple[float, ...], expected: list[float], likely: str) -> None:
+        expect_close(turn(vector, *angles), torch.tensor(expected, dtype=torch.float64), likely, atol=1e-9)
+
+    quarter = math.pi / 2
+    expect_turn([3, 5], (0.0,), [3, 5], "an angle of 0 leaves the vector as it is: cos multiplies x itself")
+    expect_turn([3, 0], (quarter,), [0, 3], "a quarter turn takes (3, 0) to (0, 3): the second number gains "
+                                            "sin times the first, with a plus")
+    expect_turn([0, 3], (quarter,), [-3, 0], "a quarter turn takes (0, 3) to (-3, 0): the first number loses "
+                                             "sin times the second")
+    expect_turn([1, 10, 100, 1000], (quarter, quarter), [-100, -1000, 1, 10],
+                "the pairs are (i, i + Dh / 2), first half with second half; neighbours (2i, 2i + 1) are another "
+                "layout")
+    expect_turn([1, 10, 100, 1000], (quarter, 0.0), [-100, 10, 1, 1000], "every pair turns by its own angle")
+    x, angles = random(2, 3, 5, 8), random(5, 4, seed=1)  # B, H, T, Dh all different
+    expect_close(attempt(x.clone(), *tables(angles)), turned(x, angles),
+                 "each of the T positions has its own row of the tables, the same for all B and H")
+    each = random(2, 1, 5, 4, seed=2)
+    tables_of_each = (torch.cat((f(each), f(each)), dim=-1) for f in (torch.cos, torch.sin))
+    expect_close(attempt(x.clone(), *tables_of_each), turned(x, each),
+                 "the tables may differ between rows of the batch, (B, 1, T, Dh): let them broadcast")
+    kept = x.clone()
+    attempt(kept, *tables(angles))
+    expect_close(kept, x, in_place, where="x")
+
+
+# 02.5
+
+
+def shift_error(rotate: Callable[[Tensor, Tensor], Tensor], q: Tensor, k: Tensor, shift: int) -> float:
+    """How much any score changes, at most, when all positions move by `shift`.
+
+    Args:
+        rotate: takes vectors (T, Dh) and their positions (T,); gives the vectors with positions applied.
+        q, k: (T, Dh), at positions 0, 1, ..., T - 1 before the shift.
+    """
+    def scores(positions: Tensor) -> Tensor:
+        return rotate(q, positions) @ rotate(k, positions).T  # (T, T)
+
+    positions = torch.arange(len(q))
+    return (scores(positions + shift) - scores(positions)).abs().max().item()
+
+
+def check_shift_error(attempt: Callable) -> None:
+    q, k = random(5, 4, seed=3), random(5, 4, seed=4)
+
+    def turn_by(angle_of: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+        speeds = torch.tensor([1.0, 0.1], dtype=torch.float64)
+        return lambda x, positions: turned(x, torch.outer(angle_of(positions.double()), speeds))
+
+    def worst(rotate: Callable, q: Tensor, k: Tensor, shift: int) -> float:
+        """By loops over all pairs of positions."""
+        def score(i: int, j: int, by: int) -> float:
+            at = [torch.tensor([i + by]), torch.tensor([j + by])]
+            return (rotate(q[i : i + 1], at[0]) * rotate(k[j : j + 1], at[1])).sum().item()
+
+        return max(abs(score(i, j, shift) - score(i, j, 0)) for i in range(len(q)) for j in range(len(k)))
+
+    def expect_error(rotate: Callable, q: Tensor, k: Tensor, shift: int, likely: str) -> None:
+        got = attempt(rotate, q, k, shift)
+        if isinstance(got, Tensor) and got.numel() == 1:
+            raise CheckFailed("a number", show(got), "result is a tensor, expected a number",
+                              "return a plain number: .item() takes it out of a tensor of one element")
+        expect_close(got, worst(rotate, q, k, shift), likely, atol=1e-9)
+
+    expect_error(turn_by(lambda p: p), q, k, 7,
+                 "queries and keys both move by the shift, and are compared with the scores before it: with turns "
+                 "in proportion to the position nothing changes")
+    expect_error(lambda x, positions: x + positions[:, None], torch.ones(1, 1).double(), torch.ones(1, 1).double(), 2,
+                 "the first position is 0, and all move by the shift that is asked for: (1 + 2)(1 + 2) - 1 * 1 = 8")
+    expect_error(lambda x, positions: x / (1 + positions[:, None]), torch.ones(5, 1).double(),
+                 torch.ones(5, 1).double(), 4,
+                 "a score that falls has changed, too: absolute values first, then the maximum, no mean")
+    expect_error(turn_by(lambda p: p**2), q, k, 3,
+                 "all pairs of positions count: on the diagonal the distance is 0 and nothing changes here")
+
+
+EXERCISES = (
+    Exercise(
+        "02.1", "look up rows", lookup, check_lookup, minutes=5, difficulty="warm-up", hints=(
+            "Which tool of PyTorch picks rows of a matrix by their numbers, repeats included?",
+            "Indexing with a tensor of integers keeps the tensor's shape and appends the row: (B, T) gives "
+            "(B, T, D). A product with a one-hot matrix does, too.",
+            "Nothing but the table and the ids is needed: put the ids in square brackets behind the table, "
+            "or use torch.nn.functional.embedding.",
+        )),
+    Exercise(
+        "02.2", "find the nearest rows", nearest, check_nearest, minutes=15, hints=(
+            "The cosine of two rows is their dot product divided by the product of their lengths.",
+            "One product of the table with row `id` gives all V dot products; weight.norm(dim=-1) all lengths. "
+            "Clamp the product of lengths from below, so that 0 / 0 becomes 0.",
+            "Set the cosine at place `id` to -inf, sort descending, and pair the first k ids with their values.",
+        )),
+    Exercise(
+        "02.3", "the share of the table", table_share, check_table_share, minutes=5, kind="predict",
+        difficulty="warm-up", hints=(
+            "How many numbers has one table, and how many tables are there?",
+            "vocab_size * hidden_size, once where tie_word_embeddings is true and twice where it is not.",
+            "Divide by parameter_count(config).total, which counts each parameter once.",
+        )),
+    Exercise(
+        "02.4", "apply RoPE", apply_rope, check_apply_rope, minutes=15, hints=(
+            "Turning (a, b) by an angle gives (a cos - b sin, b cos + a sin). Which entries are a, which b?",
+            "a is the first half of the last dimension and b the second; chunk(2, dim=-1) splits them.",
+            "Put -b in front of a along the last dimension; the result is x times cos plus that times sin.",
+        )),
+    Exercise(
+        "02.5", "measure the relative-shift property", shift_error, check_shift_error, minutes=10, hints=(
+            "Compute the whole (T, T) matrix of scores twice: at positions 0 to T - 1, and at these plus the shift.",
+            "scores = rotate(q, positions) @ rotate(k, positions).T, with positions a tensor of integers.",
+            "Subtract the two matrices, take absolute values, then the maximum, and .item() for a plain number.",
+        )),
+)

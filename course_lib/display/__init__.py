@@ -1,0 +1,1 @@
+"""Figures and widgets: each `x_view` turns data into a picture, each `x_widget` puts knobs to it."""

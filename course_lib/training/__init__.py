@@ -1,0 +1,1 @@
+"""How the shipped weights came to be: the text, the training, what training taught, and its log."""

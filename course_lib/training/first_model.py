@@ -1,0 +1,52 @@
+"""The model that notebook 05 trains while you wait: its shape, its recipe, and the simple text that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import cycle
+
+import torch
+
+from course_lib.config import ModelConfig
+from course_lib.device import device as choose_device
+from course_lib.model import CausalLM
+from course_lib.tokenizer import Tokenizer
+from course_lib.training.corpus import END_OF_TEXT, Writer
+from course_lib.training.train import (
+    TRAIN_SEED,
+    VALIDATION_SEED,
+    VOCAB_SIZE,
+    Batches,
+    Recipe,
+    TrainConfig,
+    encode_documents,
+)
+
+KINDS = ("story", "everyday")
+TRAIN_TOKENS, VALIDATION_TOKENS = 1_500_000, 20_000
+FIRST_MODEL = Recipe(
+    ModelConfig(vocab_size=VOCAB_SIZE, hidden_size=128, intermediate_size=352, num_hidden_layers=3,
+                num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256),
+    TrainConfig(steps=300, sequences=8, length=128, long_every=0, peak_lr=4e-3, warmup_steps=25, decay_fraction=0.5))
+
+
+def simple_documents(seed: int) -> Iterator[str]:
+    """Stories and everyday sentences in turn, without end; each closed by the end-of-text token."""
+    writer = Writer(seed)
+    for kind in cycle(KINDS):
+        yield getattr(writer, f"{kind}_document")() + END_OF_TEXT
+
+
+def simple_batches(tokenizer: Tokenizer, *, tokens: int = TRAIN_TOKENS) -> tuple[Batches, Batches]:
+    """Batches to train and to validate on, from different seeds."""
+    end = tokenizer.special_tokens[END_OF_TEXT]
+    sizes = {TRAIN_SEED: tokens, VALIDATION_SEED: VALIDATION_TOKENS}
+    return tuple(Batches(encode_documents(tokenizer, simple_documents(seed), size), end, seed=0)
+                 for seed, size in sizes.items())
+
+
+def fresh_model(shape: ModelConfig, *, seed: int = 0, device: str | torch.device | None = None) -> CausalLM:
+    """A model with random weights, on a device that is chosen as `course_lib.device` does."""
+    model = CausalLM(shape)
+    model.init_weights(torch.Generator().manual_seed(seed))
+    return model.to(choose_device(device))
