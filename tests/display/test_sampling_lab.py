@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.config import ModelConfig, SamplingParams
-from course_lib.display.sampling_lab import KNOBS, sampling_lab
-from course_lib.display.sampling_view import (
+from course_lib.display.sampling_lab_view import (
     chain_html,
     chain_summary,
     chain_svg,
@@ -22,6 +21,7 @@ from course_lib.display.sampling_view import (
     step_sentences,
     texts_html,
 )
+from course_lib.display.sampling_lab_widget import KNOBS, sampling_lab
 from course_lib.display.widgets import continuation, last_logits
 from course_lib.generate import generate
 from course_lib.model import CausalLM

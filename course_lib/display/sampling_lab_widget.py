@@ -14,7 +14,15 @@ import ipywidgets as W
 
 from course_lib.config import SamplingParams, require
 from course_lib.display import views
-from course_lib.display.sampling_view import STEPS, ChainView, Texts, chain_html, chain_summary, chain_view, texts_html
+from course_lib.display.sampling_lab_view import (
+    STEPS,
+    ChainView,
+    Texts,
+    chain_html,
+    chain_summary,
+    chain_view,
+    texts_html,
+)
 from course_lib.display.widgets import (
     LABELLED,
     Live,
