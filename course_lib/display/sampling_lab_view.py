@@ -1,6 +1,6 @@
 """What each step of the sampling chain does to the whole vocabulary, as data and as HTML or SVG text.
 
-Pure functions, like those of `course_lib.display.views`, whose colours, hatching and log-log plot they share.
+Pure functions, like those of `course_lib.display.sampling_view`, whose colours, hatching and log-log plot they share.
 """
 
 from __future__ import annotations
@@ -14,18 +14,16 @@ import torch
 from torch import Tensor
 
 from course_lib.config import SamplingParams, require
-from course_lib.display.views import (
+from course_lib.display.sampling_view import (
     DISTRIBUTION,
-    THEME,
+    HATCH,
     DistributionView,
     Filter,
     apply_filter,
-    count,
-    percent,
     probabilities,
     ranks_svg,
-    visible,
 )
+from course_lib.display.views import THEME, count, percent, visible
 from course_lib.generate import CompletionOutput
 from course_lib.sampling import filter_logits
 
@@ -187,10 +185,6 @@ def chain_svg(view: ChainView, tokenizer: Any, *, top: int = 12) -> str:
             f'data-stages="{" ".join(stage.name for stage in view.stages)}" '
             f'data-top="{float(view.last.probs[0]):.6f}">{HATCH}{head}'
             f'<text class="faint end" x="{LABEL_END}" y="{bottom + 20}">left</text>{columns}</svg>')
-
-
-HATCH = ('<defs><pattern id="course-hatch" width="6" height="6" patternUnits="userSpaceOnUse" '
-         'patternTransform="rotate(45)"><line x1="0" y1="0" x2="0" y2="6"/></pattern></defs>')
 
 
 def description(view: ChainView, likeliest: str) -> str:
