@@ -207,6 +207,23 @@ def test_the_room_test_sees_the_files_it_speaks_of():
     assert "sampling" in graph["generate"] and "analysis.trace" in graph["analysis.heads"]
 
 
+# --- display: a view and a widget for each subject ------------------------------------------------
+
+LONGEST = 320  # lines of a module
+
+
+def test_every_widget_has_a_view_of_its_name_and_every_view_a_widget():
+    names = {path.stem for path in (ROOT / "course_lib/display").glob("*.py")}
+    widgets = {name.removesuffix("_widget") for name in names if name.endswith("_widget")}
+    views = {name.removesuffix("_view") for name in names if name.endswith("_view")}
+    assert widgets == views and {"tokenizer", "sampling", "sampling_lab"} <= views
+
+
+def test_no_module_of_the_display_room_is_long():
+    lengths = {path.name: len(path.read_text().splitlines()) for path in (ROOT / "course_lib/display").glob("*.py")}
+    assert lengths and {name: n for name, n in lengths.items() if n > LONGEST} == {}
+
+
 # --- no network ---------------------------------------------------------------------------------
 
 NOWHERE = "192.0.2.1"  # reserved for documentation (RFC 5737): nobody answers
