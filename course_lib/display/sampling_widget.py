@@ -133,6 +133,7 @@ class FilteredModel:
 
     def __init__(self, model: Any, params: SamplingParams, filter: Filter, written: int = 0) -> None:
         self.model, self.params, self.filter, self.written = model, params, filter, written
+        self.config = model.config
         self.prompt_ids: list[int] = []
         self.output_ids: list[int] = []
 
