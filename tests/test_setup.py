@@ -113,7 +113,7 @@ ROOMS = {
 }
 # The pipeline in levels: a module imports from its own level or from one above it in this table.
 LEVELS = {
-    0: "config device",
+    0: "config device threads command_line",
     1: "tokenizer chat_template detokenize layers kv_cache sampling flash quantize costs published",
     2: "model",
     3: "hf_tokenizer decode_layout checkpoint generate",

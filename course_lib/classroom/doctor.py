@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import time
@@ -18,6 +17,7 @@ import torch
 from packaging.requirements import Requirement
 
 from course_lib.checkpoint import MODELS, SHIPPED, find_folder, load, require_file
+from course_lib.command_line import Parser
 from course_lib.config import SamplingParams
 from course_lib.device import device
 from course_lib.generate import stream
@@ -143,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0 if all is well, else 1.
     """
-    argparse.ArgumentParser(prog="python -m course_lib doctor", description=main.__doc__).parse_args(argv)
+    Parser(prog="python -m course_lib doctor", description=main.__doc__).parse_args(argv)
     broken = 0
     for check in checks():
         print(f"{'BROKEN' if check.advice else 'ok':<7}{check.name}: {check.found}", flush=True)
