@@ -46,7 +46,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     shipped.add_argument("--show", action="store_true", help="train nothing: say how the shipped models were trained")
     own = parser.add_argument_group("a model of your own text")
     own.add_argument("--text", type=Path, nargs="+", metavar="FILE", help="plain text in UTF-8")
-    own.add_argument("--name", default="mine", help="of the model (default: mine)")
+    own.add_argument("--name", help="of the model (default: mine)")
     own.add_argument("--out", type=Path, metavar="FOLDER", help=f"where it goes (default: {OWN_MODELS}/NAME)")
     own.add_argument("--minutes", type=in_range(0.1, MOST_MINUTES, float), help="about so long, instead of --steps")
     own.add_argument("--vocab-size", type=in_range(*VOCAB_SIZES), help="tokens (default: by the size of the text)")
@@ -92,11 +92,12 @@ def shipped(args: argparse.Namespace) -> None:
 def own(args: argparse.Namespace) -> None:
     """Train on the reader's text; the state of the run is removed when its model is written."""
     started = time.perf_counter()
-    folder, work = args.out or OWN_MODELS / args.name, args.work / f"own-{args.name}"
-    check_place(args.name, folder, replaced=args.restart)
+    name = "mine" if args.name is None else args.name
+    folder, work = args.out or OWN_MODELS / name, args.work / f"own-{name}"
+    check_place(name, folder, replaced=args.restart or run_files(work, name)[0].exists())
     with usage_errors():
         device = choose_device()
-        run = OwnRun(args.name, tuple(read_texts(args.text)), folder, work, steps=args.steps, minutes=args.minutes,
+        run = OwnRun(name, tuple(read_texts(args.text)), folder, work, steps=args.steps, minutes=args.minutes,
                      vocab_size=args.vocab_size)
     if args.restart:
         shutil.rmtree(work, ignore_errors=True)

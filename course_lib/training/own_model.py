@@ -150,7 +150,7 @@ def train_own(run: OwnRun, device: torch.device, say: Callable[[str], None] = pr
         f"{config.steps:,} steps" + (f", going on after step {first:,}" if first else ""))
     train(ready.model, ready.batches, config, validation=ready.validation, resume=resume,
           on_log=logger(ready, log, ProgressLine(config.steps, first)), log_every=LOG_EVERY)
-    loss = held_back_loss(ready.model, ready.validation.tokens)
+    loss = held_back_loss(ready.model, ready.validation.tokens, LENGTH)
     save(ready.language_model(run.name), run.folder)
     write_facts(run.folder, log, config, machine(device), command="python -m course_lib train --text")
     return loss
@@ -177,7 +177,7 @@ def sample(lm: LanguageModel, prompt: str) -> str:
 
 
 @torch.inference_mode()
-def held_back_loss(model: CausalLM, tokens: np.ndarray, length: int = LENGTH) -> float:
+def held_back_loss(model: CausalLM, tokens: np.ndarray, length: int) -> float:
     """Mean loss, in nats per token, over windows of the held-back text that do not overlap."""
     count = min(MOST_WINDOWS, (len(tokens) - 1) // length)
     windows = np.stack([tokens[i * length : (i + 1) * length + 1] for i in range(count)]).astype(np.int64)

@@ -40,7 +40,7 @@ def corpus_batches(tokenizer: Tokenizer, work: Path, tokens: int) -> tuple[Batch
 def cached_corpus(tokenizer: Tokenizer, work: Path, tokens: int) -> np.ndarray:
     """The training corpus as uint16, read from `work` if the same one was written there, and written otherwise."""
     path = work / f"corpus-{corpus_digest(tokenizer, tokens)}.npy"
-    if (found := read_array(path, tokens)) is not None:
+    if (found := read_array(path)) is not None:
         return found
     partial = path.with_suffix(".partial")
     with partial.open("wb") as file:
@@ -61,13 +61,12 @@ def corpus_digest(tokenizer: Tokenizer, tokens: int) -> str:
     return digest.hexdigest()[:16]
 
 
-def read_array(path: Path, tokens: int) -> np.ndarray | None:
-    """The tokens in a file; None if there is none, or if it is not whole."""
+def read_array(path: Path) -> np.ndarray | None:
+    """The array in a file; None if there is no file, or if it is not whole."""
     try:
-        found = np.load(path, mmap_mode="r")
+        return np.load(path, mmap_mode="r")
     except (OSError, ValueError, EOFError):
         return None
-    return found if found.dtype == np.uint16 and found.ndim == 1 and len(found) >= tokens else None
 
 
 def make_model(name: str, tokenizer: Tokenizer, batches: tuple[Batches, Batches], config: TrainConfig,
