@@ -111,7 +111,7 @@ def test_an_interrupted_run_goes_on_and_ends_like_an_uninterrupted_one(run, tmp_
     with monkeypatch.context() as patch, pytest.raises(Cut):
         patch.setattr(own_model, "append_log", cut_at_120)
         train_own(run, CPU, say=lambda line: None)
-    with pytest.raises(UsageError, match="steps = 150, .* this one has steps = 90, "):
+    with pytest.raises(UsageError, match=r"steps = 150, .* this one has steps = 90, "):
         train_own(replace(run, steps=90), CPU, say=lambda line: None)
     train_own(run, CPU, say=said.append)
     assert "going on after step 100" in said[-1]
