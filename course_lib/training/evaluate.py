@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,8 @@ from typing import Any, NamedTuple
 import torch
 
 from course_lib.checkpoint import MODELS, LanguageModel, load
-from course_lib.config import SamplingParams
+from course_lib.command_line import Parser, in_range, usage_errors
+from course_lib.config import SamplingParams, require
 from course_lib.generate import generate
 from course_lib.training.corpus import TOOLS, Writer, capitals, encyclopedia
 
@@ -237,15 +237,24 @@ def parameters(lm: LanguageModel) -> int:
     return sum(parameter.numel() for parameter in lm.model.parameters())
 
 
+def require_tools(*models: LanguageModel) -> None:
+    """Raise ValueError for a model that cannot be asked: one without a chat template, or without tool calls."""
+    for lm in models:
+        can = lm.tokenizer.chat_template is not None and "</tool_call>" in lm.tokenizer.special_tokens
+        require(can, "model", lm.name, "one with a chat template and the token </tool_call>")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table and the wrong answers; exit code 1 if a share is too low."""
-    parser = argparse.ArgumentParser(prog="python -m course_lib evaluate", description=__doc__.split("\n")[0])
+    parser = Parser(prog="python -m course_lib evaluate", description=__doc__.split("\n")[0])
     parser.add_argument("--model", default="pocket", help="name or folder (default: pocket)")
     parser.add_argument("--draft", default="pocket-draft", help="name or folder (default: pocket-draft)")
-    parser.add_argument("--sample", type=int, default=300, help="questions of each kind (default: 300)")
+    parser.add_argument("--sample", type=in_range(1), default=300, help="questions of each kind (default: 300)")
     parser.add_argument("--card", action="store_true", help="write the result into pocket's README.md")
     args = parser.parse_args(argv)
-    lm, draft = load(args.model), load(args.draft)
+    with usage_errors():
+        lm, draft = load(args.model), load(args.draft)
+        require_tools(lm, draft)
     scores = evaluate(lm, sample=args.sample)
     scores["draft acceptance"] = draft_acceptance(lm, draft, sample=min(args.sample, 60))
     for kind, result in scores.items():

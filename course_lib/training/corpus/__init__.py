@@ -8,7 +8,6 @@ out by a hash of their text (`is_held_out`), so that the evaluation asks what tr
 
 from __future__ import annotations
 
-import argparse
 import re
 import tomllib
 import zlib
@@ -22,6 +21,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from course_lib.chat_template import POCKET_CHAT_TEMPLATE, render_chat
+from course_lib.command_line import Parser, in_range
 from course_lib.training.corpus.grammar import expand
 
 END_OF_TEXT = "<|endoftext|>"
@@ -353,8 +353,8 @@ def training_documents(seed: int = 0, *, drill_every: int = 4) -> Iterator[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print documents of the training text, to read them or to keep them."""
-    parser = argparse.ArgumentParser(prog="python -m course_lib corpus", description=main.__doc__)
-    parser.add_argument("--documents", type=int, default=10, help="how many (default: 10)")
+    parser = Parser(prog="python -m course_lib corpus", description=main.__doc__)
+    parser.add_argument("--documents", type=in_range(0), default=10, help="how many (default: 10)")
     parser.add_argument("--seed", type=int, default=0, help="which text (default: 0, that of the training)")
     args = parser.parse_args(argv)
     for text in islice(documents(args.seed), args.documents):
