@@ -178,8 +178,8 @@ ordinary checkpoint of the Llama architecture with a ChatML template and loads i
 
 It was trained from scratch on text that `course_lib.training.corpus` writes from a seed: short stories, an
 encyclopedia of {entries} things, the capitals of {countries} countries, everyday sentences, and conversations in
-which arithmetic goes through a calculator and unknown words through a dictionary. It knows that and nothing else; asked for
-anything beyond, it makes something up or declines. It is for teaching, not for use.
+which arithmetic goes through a calculator and unknown words through a dictionary. It knows that and nothing
+else; asked for anything beyond, it makes something up or declines. It is for teaching, not for use.
 
 ## What it knows
 
