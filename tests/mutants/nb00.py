@@ -144,7 +144,7 @@ def greedy_runs_once_too_often(model, prompt_ids, n, kv_cache):
     return new_ids
 
 
-@mutant("00.2", "prompt was changed")
+@mutant("00.2", "your function changes its argument prompt_ids")
 def greedy_grows_the_prompt(model, prompt_ids, n, kv_cache):
     ids, start = list(prompt_ids), len(prompt_ids)
     for _ in range(n):

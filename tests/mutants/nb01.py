@@ -258,7 +258,7 @@ def encode_bytes_as_themselves(piece, mergeable_ranks):
     return [part[0] if len(part) == 1 else mergeable_ranks[part] for part in parts]
 
 
-@mutant("01.3", "looked up in mergeable_ranks")
+@mutant("01.3", "return an integer, not bytes")
 def encode_to_parts(piece, mergeable_ranks):
     return parts_by_rank(piece, mergeable_ranks)
 

@@ -11,7 +11,7 @@ from mutants import mutant, variant
 # 02.1 lookup
 
 
-@mutant("02.1", "row 4 of the table")
+@mutant("02.1", "an axis has another size: return the shape (1, 3)")
 def lookup_columns(weight, ids):
     return weight.T[ids % weight.shape[1]]
 
@@ -31,7 +31,7 @@ def lookup_each_once(weight, ids):
     return weight[ids.unique()]
 
 
-@mutant("02.1", "the shape of the ids stays")
+@mutant("02.1", "an axis is missing: return the shape (4, 2, 3)")
 def lookup_flat(weight, ids):
     return weight[ids.flatten()]
 
@@ -41,7 +41,7 @@ def lookup_first_row_of_the_batch(weight, ids):
     return weight[ids] if ids.dim() == 1 else weight[ids[0]].expand(*ids.shape, -1)
 
 
-@mutant("02.1", "the type of the table")
+@mutant("02.1", "return float64, not float32")
 def lookup_in_float32(weight, ids):
     return F.one_hot(ids, len(weight)).float() @ weight.float()
 
@@ -118,7 +118,7 @@ def nearest_pairs_the_other_way_round(weight, id, k):
     return [(cosine, i) for i, cosine in pairs(without(cosines_of(weight, id), id), k)]
 
 
-@mutant("02.2", "each pair is (id, cosine), id first, an int")
+@mutant("02.2", "return a list, not a tuple")
 def nearest_as_topk_gives_it(weight, id, k):
     return without(cosines_of(weight, id), id).topk(k)
 
@@ -154,7 +154,7 @@ def nearest_to_row_0(weight, id, k):
     return pairs(without(cosines_of(weight, 0), 0), k)
 
 
-@mutant("02.2", "the table was changed")
+@mutant("02.2", "your function changes its argument weight")
 def nearest_in_place(weight, id, k):
     weight /= weight.norm(dim=-1, keepdim=True).clamp(min=1e-9)
     return pairs(without(weight @ weight[id], id), k)
@@ -280,14 +280,14 @@ def rope_of_the_first_in_the_batch(x, cos, sin):
     return x * cos + torch.cat((-b, a), dim=-1) * sin
 
 
-@mutant("02.4", "the caller's tensor was changed")
+@mutant("02.4", "your function changes its argument x")
 def rope_in_place(x, cos, sin):
     a, b = x.chunk(2, dim=-1)
     other = torch.cat((-b, a), dim=-1)
     return x.mul_(cos).add_(other * sin)
 
 
-@mutant("02.4", "the first half was overwritten before the second was computed")
+@mutant("02.4", "your function changes its argument x")
 def rope_half_by_half_in_place(x, cos, sin):
     half = x.shape[-1] // 2
     a, b, c, s = x[..., :half], x[..., half:], cos[..., :half], sin[..., :half]

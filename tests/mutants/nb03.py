@@ -120,7 +120,7 @@ def mask_of_everything(T, S):
     return torch.ones(T, S, dtype=torch.bool)
 
 
-@mutant("03.2", "a bool tensor")
+@mutant("03.2", "return bool, not float32")
 def mask_of_numbers(T, S):
     return torch.ones(T, S).tril(S - T)
 
@@ -197,7 +197,7 @@ def repeat_by_tiling(x, groups):
     return x.repeat(1, groups, 1, 1)
 
 
-@mutant("03.4", "four axes")
+@mutant("03.4", "there is an axis too many: return the shape (1, 6, 1, 1)")
 def repeat_with_an_axis_too_many(x, groups):
     return x[:, :, None].expand(-1, -1, groups, -1, -1)
 

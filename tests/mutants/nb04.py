@@ -66,7 +66,7 @@ def norm_goes_wide_too_late(x, weight, eps):
     return weight * (x * torch.rsqrt(mean_square + eps)).to(x.dtype)
 
 
-@mutant("04.1", "back to the type of x")
+@mutant("04.1", "return float16, not float32")
 def norm_stays_wide(x, weight, eps):
     wide = x.float() if x.dtype == torch.float16 else x
     return weight.to(wide.dtype) * wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
@@ -79,7 +79,7 @@ def norm_scales_large_values_down(x, weight, eps):
     return weight * (x.double() * torch.rsqrt(mean_square + eps)).to(x.dtype)
 
 
-@mutant("04.1", "x was changed")
+@mutant("04.1", "your function changes its argument x")
 def norm_in_place(x, weight, eps):
     wide = x.float() if x.dtype == torch.float16 else x
     wide *= torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
@@ -93,7 +93,7 @@ def norm_by_torch(x, weight, eps):
 
 @variant("04.1")
 def norm_by_hand(x, weight, eps):
-    squares = x.float() ** 2 if x.dtype == torch.float16 else x**2
+    squares = x.float() ** 2 if x.dtype in (torch.float16, torch.bfloat16) else x**2
     root = (squares.sum(-1, keepdim=True) / x.shape[-1] + eps) ** 0.5
     return (x / root).to(x.dtype) * weight
 
@@ -226,7 +226,7 @@ def layer_that_forgets_attention(x, self_attn, mlp, input_layernorm, post_attent
     return x + mlp(post_attention_layernorm(h))
 
 
-@mutant("04.3", "x was changed")
+@mutant("04.3", "your function changes its argument x")
 def layer_in_place(x, self_attn, mlp, input_layernorm, post_attention_layernorm):
     x += self_attn(input_layernorm(x))
     x += mlp(post_attention_layernorm(x))

@@ -138,7 +138,7 @@ def loss_summed(logits, ids):
     return F.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten(), reduction="sum")
 
 
-@mutant("05.2", "made float32 first")
+@mutant("05.2", "return float32, not bfloat16")
 def loss_in_low_precision(logits, ids):
     return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 

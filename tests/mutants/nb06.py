@@ -60,7 +60,7 @@ def softmax_of_logarithms(logits):
     return torch.log_softmax(logits, -1)
 
 
-@mutant("06.1", "the caller's logits were changed")
+@mutant("06.1", "your function changes its argument logits")
 def softmax_in_place(logits):
     logits -= logits.amax(-1, keepdim=True)
     exponentials = logits.exp()
@@ -73,7 +73,7 @@ def softmax_that_hides_infinities(logits):
     return softmax_by_logsumexp(finite)
 
 
-@mutant("06.1", "keeps the type of the input")
+@mutant("06.1", "return float64, not float32")
 def softmax_in_single(logits):
     return softmax_by_logsumexp(logits.float())
 
@@ -226,7 +226,7 @@ def lens_with_rms_by_hand(model, hidden_states):
     return model.lm_head(hidden_states * scale * model.norm.weight)
 
 
-@mutant("06.3", "hidden states were changed")
+@mutant("06.3", "your function changes its argument hidden_states")
 def lens_in_place(model, hidden_states):
     hidden_states.copy_(model.norm(hidden_states))
     return model.lm_head(hidden_states)

@@ -87,13 +87,13 @@ def temperature_revives(logits, temperature):
     return temper(logits.clamp(min=-1e4), temperature)
 
 
-@mutant("07.1", "the caller's logits were changed")
+@mutant("07.1", "your function changes its argument logits")
 def temperature_in_place(logits, temperature):
     logits.copy_(temper(logits, temperature))
     return logits
 
 
-@mutant("07.1", "no .float()")
+@mutant("07.1", "return float64, not float32")
 def temperature_narrows(logits, temperature):
     return temper(logits.float(), temperature)
 
@@ -193,13 +193,13 @@ def top_k_revives(logits, k):
     return top_k_by_places(logits.clamp(min=-80), k)
 
 
-@mutant("07.2", "work on a copy")
+@mutant("07.2", "your function changes its argument logits")
 def top_k_in_place(logits, k):
     logits.copy_(top_k_by_places(logits, k))
     return logits
 
 
-@mutant("07.2", "the dtype of the logits")
+@mutant("07.2", "return float64, not float32")
 def top_k_narrows(logits, k):
     return top_k_by_places(logits.float(), k)
 
@@ -329,13 +329,13 @@ def top_p_revives(logits, p):
     return nucleus(logits.clamp(min=-80), p)
 
 
-@mutant("07.3", "work on a copy")
+@mutant("07.3", "your function changes its argument logits")
 def top_p_in_place(logits, p):
     logits.copy_(nucleus(logits, p))
     return logits
 
 
-@mutant("07.3", "the dtype of the logits")
+@mutant("07.3", "return float64, not float32")
 def top_p_narrows(logits, p):
     return nucleus(logits.float(), p)
 
@@ -427,13 +427,13 @@ def min_p_revives(logits, min_p):
     return min_p_by_probabilities(logits.clamp(min=-80), min_p)
 
 
-@mutant("07.4", "work on a copy")
+@mutant("07.4", "your function changes its argument logits")
 def min_p_in_place(logits, min_p):
     logits.copy_(min_p_by_probabilities(logits, min_p))
     return logits
 
 
-@mutant("07.4", "the dtype of the logits")
+@mutant("07.4", "return float64, not float32")
 def min_p_narrows(logits, min_p):
     return min_p_by_probabilities(logits.float(), min_p)
 
@@ -564,12 +564,12 @@ def penalties_of_all_ids(logits, prompt_ids, output_ids, **settings):
     return penalties_by_loops(logits, [prompt] * len(logits), [output] * len(logits), **settings)
 
 
-@mutant("07.5", "the caller's logits were changed")
+@mutant("07.5", "your function changes its argument logits")
 def penalties_in_place(logits, prompt_ids, output_ids, **settings):
     return logits.copy_(penalties_by_loops(logits, prompt_ids, output_ids, **settings))
 
 
-@mutant("07.5", "the dtype of the logits")
+@mutant("07.5", "return float64, not float32")
 def penalties_narrow(logits, prompt_ids, output_ids, **settings):
     return penalties_by_loops(logits.float(), prompt_ids, output_ids, **settings)
 

@@ -62,7 +62,32 @@ def expect_close(got: Any, expected: torch.Tensor | Real, likely: str, *, rtol: 
         else:
             difference = f"{where} is {kind(got)}, expected a number{no_return(got)}"
     if difference:
-        raise CheckFailed(show(expected), show(got), difference, misfit(got, expected) or likely)
+        raise CheckFailed(show(expected), show(got), difference, words_for(got, expected, likely))
+
+
+def words_for(got: Any, expected: Any, likely: str) -> str:
+    """The likely mistake: in the kind, the shape or the dtype where these differ, before anything in the values.
+
+    An axis of another size may come from either, and both are said.
+    """
+    words = misfit(got, expected)
+    same_axes = isinstance(got, torch.Tensor) and isinstance(expected, torch.Tensor) and got.dim() == expected.dim()
+    if words and same_axes and got.shape != expected.shape:
+        return f"{words}; {likely}"
+    return words or likely
+
+
+def expect_number(got: Any, expected: Real, likely: str, *, rtol: float = 1e-5, atol: float = 1e-6,
+                  where: str = "result") -> None:
+    """Refuse `got` unless it is a plain number, no tensor, and nearly the expected one.
+
+    Raises:
+        CheckFailed: it is not.
+    """
+    expect_close(got, expected, likely, rtol=rtol, atol=atol, where=where)
+    if isinstance(got, torch.Tensor):
+        raise CheckFailed(show(expected), show(got), f"{where} is a tensor, expected a number",
+                          "return a plain number: .item() takes it out of a tensor of one element")
 
 
 def misfit(got: Any, expected: Any) -> str | None:
