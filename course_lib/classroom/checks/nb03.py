@@ -130,6 +130,10 @@ def check_split_heads(attempt: Callable) -> None:
     expect_split(1, 3, "a head keeps the order of the tokens: split the last axis into (H, Dh) first, then "
                        "exchange T and H; a view straight to (B, H, T, Dh) mixes tokens")
     expect_split(2, 3, "batch rows stay apart")
+    x = rand(2, 3, 20).double() / 3
+    expect_close(attempt(x, 5), torch.stack([x[..., 4 * h : 4 * h + 4] for h in range(5)], dim=1),
+                 "the numbers only move: each stays what it is, to the last bit", rtol=0, atol=0)
+    expect_close(attempt(x, 2), torch.stack([x[..., :10], x[..., 10:]], dim=1), "the number of heads is an argument")
     expect_split(3, 6, "the number of heads is an argument, and Dh follows from it", heads=2, size=7)
 
 
@@ -139,7 +143,7 @@ def check_split_heads(attempt: Callable) -> None:
 def check_repeat_kv(attempt: Callable) -> None:
     def expect_repeated(x: Tensor, groups: int, likely: str) -> None:
         expected = torch.stack([x[:, h // groups] for h in range(x.shape[1] * groups)], dim=1)
-        expect_close(attempt(x, groups), expected, likely)
+        expect_close(attempt(x, groups), expected, likely, rtol=0, atol=0)
 
     x = rand(2, 3, 5, 4)
     heads = torch.tensor([10.0, 20.0, 30.0]).view(1, 3, 1, 1)
@@ -148,6 +152,7 @@ def check_repeat_kv(attempt: Callable) -> None:
     expect_repeated(heads[:, :1], 7, "each head comes `groups` times, so Hkv * groups heads in all")
     expect_repeated(x, 2, "only the axis of heads grows; batch, positions and Dh stay as they are")
     expect_repeated(rand(1, 6, 3, 2), 4, "query head h reads key head h // groups, for any number of heads")
+    expect_repeated(x.double() / 3, 2, "the numbers only move: each stays what it is, to the last bit")
     expect_repeated(x, 1, "with one query head per group nothing changes")
 
 

@@ -94,6 +94,7 @@ def check_next_token_loss(attempt: Callable) -> None:
                 "the text")
     expect_loss(knowing([3, 1, 0]), [[5, 3, 1, 4]], 50 / 3,
                 "the last position predicts the last id; the mean is over all three positions")
+    expect_loss(knowing([3, 1, 4]), [[5, 3, 1, 6]], 50 / 3, "the ids are an argument: other labels, another loss")
     expect_loss(knowing([3, 1, 4], [2, 6, 0]), [[5, 3, 1, 4], [0, 2, 6, 0]], 0.0,
                 "rows of the batch stay apart: flatten (B, T, V) to (B * T, V) and the labels alike")
     expect_loss(torch.zeros(2, 3, 7), [[5, 3, 1, 4], [0, 2, 6, 0]], math.log(7),

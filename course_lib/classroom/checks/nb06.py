@@ -95,6 +95,8 @@ def check_perplexity(attempt: Callable) -> None:
                   "every row and every id counts, whatever they are")
     expect_number(attempt(torch.zeros(1001, 7), [3] * 1001), 7.0,
                   "a text may be long: a product of a thousand probabilities is 0, so add up logarithms")
+    expect_number(attempt(rows_for([0.81, 0.81]), [0, 0]), 1 / 0.81, "a plain number with all its digits: no rounding")
+    expect_number(attempt(rows_for([0.81, 0.81]), [0, 1]), 2 / 0.19, "other ids have another perplexity")
     expect_number(attempt(rows_for([0.5, 0.5]), [1, 0]), 2.0, "one predicted token is enough for a mean")
 
 
@@ -127,25 +129,27 @@ def check_logit_lens(attempt: Callable) -> None:
     states = torch.randn(4, 2, 5, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 3
     expected = torch.tensor([lens_by_loops(model, state) for state in states.view(-1, 12).tolist()],
                             dtype=torch.float64).view(4, 2, 5, 13)
+    got = attempt(model, states)
     with torch.no_grad():
-        got = attempt(model, states)
         mistakes = {
             "model.norm is missing: the head expects normed states": model.lm_head(states),
             "the final norm is applied twice: the states have not met it, and need it once":
                 model.lm_head(model.norm(model.norm(states))),
             "this model has a head of its own, model.lm_head, which is not the embedding":
                 model.norm(states) @ model.embed_tokens.weight.T}
-        likely = next((why for why, wrong in mistakes.items() if not tensor_difference(got, wrong, "", 1e-6, 1e-8)),
-                      "every depth and every position goes through the model's final norm, then through its lm_head, "
-                      "and stays a raw score")
-        expect_close(got, expected, likely, rtol=1e-6, atol=1e-8)
         layered = small_model("layernorm")
         rows = [[(x - sum(s) / 12) / math.sqrt(sum((y - sum(s) / 12) ** 2 for y in s) / 12
                  + layered.config.rms_norm_eps) for x in s] for s in states[0, 0].tolist()]
         norm = torch.tensor(rows, dtype=torch.float64) * layered.norm.weight + layered.norm.bias
-        expect_close(attempt(layered, states[:1, :1]), (norm @ layered.lm_head.weight.T)[None, None],
-                     "use the model's own model.norm: another family has LayerNorm there, with a bias", rtol=1e-6,
-                     atol=1e-8)
+        by_layer_norm = (norm @ layered.lm_head.weight.T)[None, None]
+    likely = next((why for why, wrong in mistakes.items() if not tensor_difference(got, wrong, "", 1e-6, 1e-8)),
+                  "every depth and every position goes through the model's final norm, then through its lm_head, and "
+                  "stays a raw score")
+    expect_close(got, expected, likely, rtol=1e-6, atol=1e-8)
+    expect_close(attempt(layered, states[:1, :1]), by_layer_norm,
+                 "use the model's own model.norm: another family has LayerNorm there, with a bias", rtol=1e-6, atol=1e-8)
+    expect_close(attempt(model, states.flip(0)), expected.flip(0), "the states are an argument: each has its own logits",
+                 rtol=1e-6, atol=1e-8)
 
 
 # 06.4

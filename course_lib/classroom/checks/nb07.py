@@ -75,6 +75,8 @@ def check_apply_temperature(attempt: Callable) -> None:
     expect_close(got - got[:, :1], torch.tensor(exact, dtype=torch.float64),
                  "0.3 has more digits in float64 than in float32: make the column with dtype=logits.dtype", rtol=1e-12,
                  atol=1e-12, where="differences from the first logit")
+    expect_weights([[7] * 149 + [11], [*range(1, 151)]], [0.5, 0], [[49] * 149 + [121], [0] * 149 + [1]],
+                   "each row has its own temperature, whatever the size of the vocabulary")
     given = logits_of([1, 2, 5])
     if attempt(given, [1]).data_ptr() == given.data_ptr():
         raise CheckFailed("a new tensor", "the given one, or a view of it", "result is the logits that were given",
@@ -198,7 +200,7 @@ def check_apply_top_p(attempt: Callable) -> None:
     expect_exact_hits(attempt, TOP_P_HITS, exact)
     expect([[5, 3, 2]], [0.8001], [[0, 1, 2]], "allow 1e-6 and not more: 0.8 has not reached 0.8001")
     fine = torch.tensor([[5, 3, 2]] * 2, dtype=torch.float64).log()
-    expect_kept(attempt, fine, [0.8 + 2e-6, 0.8 + 5e-7], [[0, 1, 2], [0, 1]],
+    expect_kept(attempt, fine, [0.8 + 1.2e-6, 0.8 + 8e-7], [[0, 1, 2], [0, 1]],
                 "a token stays if the probability before it is below p - 1e-6: allow that much, neither more nor less")
     expect([[1] * 150, [*range(1, 151)]], [0.9, 0.9], [range(135), range(47, 150)],
            "p may keep many tokens: the sum runs over the whole vocabulary")
@@ -229,12 +231,13 @@ def check_apply_min_p(attempt: Callable) -> None:
     expect([[60, 30, 20, 10]], [0.4], [[0, 1]],
            "compare with min_p times the largest probability: 0.5, 0.25, 0.17, 0.08 against 0.4 x 0.5, not "
            "against 0.4, and probabilities, not logits")
+    expect([[60, 30, 20, 10]], [0.2], [[0, 1, 2]], "min_p is an argument: a lower one keeps more")
     expect([[10, 60, 40, 20], [20, 60, 40, 30]], [0.6, 0.45], [[1, 2], [1, 2, 3]], "each row has its own min_p")
     border = "a token exactly at the border stays: the 1e-6 is missing, and floats end a hair below"
     expect([[10, 5, 1], [10, 3, 1]], [0.5, 0.3], [[0, 1], [0, 1]], border)
     expect_exact_hits(attempt, MIN_P_HITS, border)
     expect([[1000, 499]], [0.5], [[0]], "allow a relative 1e-6 and not more: 0.499 is below 0.5")
-    fine = torch.tensor([[10**7, 5 * 10**6 - 3, 5 * 10**6 - 8]], dtype=torch.float64).log()
+    fine = torch.tensor([[10**7, 5 * 10**6 - 4, 5 * 10**6 - 6]], dtype=torch.float64).log()
     expect_kept(attempt, fine, [0.5], [[0, 1]],
                 "a token stays from min_p * largest * (1 - 1e-6) on: allow that much, neither more nor less")
     expect([[1] * 150, [*range(1, 151)]], [0.9, 0.2], [range(150), range(29, 150)], "min_p may keep many tokens")
@@ -259,6 +262,8 @@ def check_apply_penalties(attempt: Callable) -> None:
 
     expect([[2.0, 4.0, 6.0]], [[0]], [[1]], [[1.0, 2.0, 6.0]],
            "repetition looks at the prompt and at the output: positive logits of both are divided", repetition=[2])
+    expect([[3.0, 5.0, 6.0]], [[0]], [[1]], [[0.75, 1.25, 6.0]],
+           "the penalties are arguments, and so are the logits: positive ones are divided by 4 here", repetition=[4])
     expect([[-2.0, 4.0, 6.0]], [[0]], [[]], [[-4.0, 4.0, 6.0]],
            "a negative logit is multiplied: divided by 2, it would rise", repetition=[2])
     expect([[8.0, 4.0, 6.0]], [[0, 0]], [[0]], [[4.0, 4.0, 6.0]],
@@ -322,6 +327,8 @@ def check_sample(attempt: Callable) -> None:
     expect_close(attempt(logits_of(*[[1, 3, 3, 2], [5, 1, 2, 4]] * 10), [greedy] * 20, [None] * 20),
                  torch.tensor([1, 0] * 10),
                  "a greedy row takes the largest logit, the lowest id among equals, and needs no generator")
+    expect_close(attempt(logits_of([1, 2, 9]).double(), [SamplingParams(top_k=1)], [generator(8)]), torch.tensor([2]),
+                 "logits may be float64, as those of this notebook are, and ids are integers all the same")
     expect_streams(draws, plain)
     both = draws([[4, 4, 4, 5], [4, 4, 4, 5]], [plain, SamplingParams(top_k=1)], [1, 2], 8)
     expect_equal([ids[1] for ids in both], [3] * 8, "each row has its own settings; or was `chain` left out?",
