@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
 
@@ -70,6 +69,8 @@ def words_for(got: Any, expected: Any, likely: str) -> str:
 
     An axis of another size may come from either, and both are said.
     """
+    if isinstance(expected, Real) and isinstance(got, torch.Tensor) and got.numel() == 1:
+        return likely  # it passes for a number
     words = misfit(got, expected)
     same_axes = isinstance(got, torch.Tensor) and isinstance(expected, torch.Tensor) and got.dim() == expected.dim()
     if words and same_axes and got.shape != expected.shape:
@@ -105,9 +106,8 @@ def misfit(got: Any, expected: Any) -> str | None:
     if kind(got) != kind(expected) and not (isinstance(expected, Real) and isinstance(got, Real)):
         if not isinstance(got, torch.Tensor):
             return f"return {kind(expected)}, not {kind(got)}"
-        if got.numel() != 1 or not isinstance(expected, Real):
-            return f"return {kind(expected)}, not a tensor: .item() takes out one number, .tolist() a list"
-        return None if isinstance(expected, Fraction | float) else "a plain number is wanted: .item() takes it out"
+        return (f"return {kind(expected)}, not a tensor: .item() takes it out" if got.numel() == 1 else
+                f"return {kind(expected)}, not a tensor: .item() takes out one number, .tolist() a list")
     if isinstance(expected, list | tuple):
         return next((words for pair in zip(got, expected) if (words := misfit(*pair))), None)
     return None

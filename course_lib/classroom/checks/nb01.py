@@ -108,13 +108,16 @@ def check_encode_piece(attempt: Callable) -> None:
     expect_piece(b"aaa", "of two unions with the same rank the left one is joined first")
     expect_piece(b"efxef", "go on until no union is known; one join is not enough")
     expect_piece(b"aabcdzefde", "after every join look for the lowest rank among the new neighbours again")
-    expect_piece(b"abcdaabcef" * 6, "pieces may be long: go on until no union is known, however many there are")
-    gaps = {b"a": 5, b"b": 9, b"c": 0, b"d": 80_000, b"z": 3, b"ab": 700, b"cd": 1}
+    expect_piece(b"abcdaabcef" * 12, "pieces may be long: go on until no union is known, however many there are")
+    gaps = {b"a": 5, b"b": 9, b"c": 0, b"d": 80_000, b"z": 3, b"ab": 700, b"cd": 1, b"za": 90_000}
     expect_equal(attempt(b"cab", dict(gaps)), [0, 700],
                  "ranks may have gaps: an unknown union ranks behind all others, not at len(mergeable_ranks)")
     expect_equal(attempt(b"zbc", dict(gaps)), [3, 9, 0],
                  "the table is an argument: the same piece has other ids in another vocabulary")
-    expect_equal(attempt(b"abcd", dict(gaps)), [700, 1], "the table is an argument: here cd is older than ab")
+    expect_equal(attempt(b"zabza", dict(gaps)), [3, 700, 90_000],
+                 "a known union may have a rank of any size: an unknown one ranks behind it, at infinity")
+    expect_equal(attempt(b"abcd", gaps | {b"c": 1, b"cd": 0}), [700, 0],
+                 "the table is an argument; here cd has the rank 0, which is a rank like any other")
 
 
 # 01.4

@@ -326,6 +326,9 @@ def compare_harder(compare: Callable, base: Mapping[str, Tensor]) -> None:
             "the limit is a share of theirs, not of ours: 0.8 is above 0.5 * 1", 0.5)
     compare({"logits": torch.tensor([8.0, 1.0])}, {"logits": torch.tensor([8.0, 2.0])}, None,
             "max |ours - theirs| <= limit agrees: 1 is not above 0.125 * 8", 0.125)
+    flat = {"logits": torch.ones(400)}
+    compare({"logits": torch.ones(400).index_fill(0, torch.tensor([123]), 1.005)}, flat, "logits",
+            "one number that is 0.005 off is too much, among however many: the largest difference, no mean and no norm")
     zeros = {"logits": torch.zeros(3)}
     compare(zeros, zeros, None, "0 is not above 0: two tensors of zeros agree")
 

@@ -95,9 +95,9 @@ def check_perplexity(attempt: Callable) -> None:
                   "every row and every id counts, whatever they are")
     expect_number(attempt(torch.zeros(1001, 7), [3] * 1001), 7.0,
                   "a text may be long: a product of a thousand probabilities is 0, so add up logarithms")
+    expect_number(attempt(rows_for([0.5, 0.5]), [1, 0]), 2.0, "one predicted token is enough for a mean")
     expect_number(attempt(rows_for([0.81, 0.81]), [0, 0]), 1 / 0.81, "a plain number with all its digits: no rounding")
     expect_number(attempt(rows_for([0.81, 0.81]), [0, 1]), 2 / 0.19, "other ids have another perplexity")
-    expect_number(attempt(rows_for([0.5, 0.5]), [1, 0]), 2.0, "one predicted token is enough for a mean")
 
 
 # 06.3
@@ -147,9 +147,10 @@ def check_logit_lens(attempt: Callable) -> None:
                   "stays a raw score")
     expect_close(got, expected, likely, rtol=1e-6, atol=1e-8)
     expect_close(attempt(layered, states[:1, :1]), by_layer_norm,
-                 "use the model's own model.norm: another family has LayerNorm there, with a bias", rtol=1e-6, atol=1e-8)
-    expect_close(attempt(model, states.flip(0)), expected.flip(0), "the states are an argument: each has its own logits",
-                 rtol=1e-6, atol=1e-8)
+                 "use the model's own model.norm: another family has LayerNorm there, with a bias", rtol=1e-6,
+                 atol=1e-8)
+    expect_close(attempt(model, states.flip(0)), expected.flip(0),
+                 "the states are an argument: each has its own logits", rtol=1e-6, atol=1e-8)
 
 
 # 06.4

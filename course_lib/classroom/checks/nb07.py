@@ -69,13 +69,16 @@ def check_apply_temperature(attempt: Callable) -> None:
     greedy = attempt(logits_of([2, 5, 3], [7, 1, 7]), [0, 0])
     expect_equal(greedy.isneginf().tolist(), [[True, False, True], [False, True, True]],
                  "at temperature 0 every other logit is -inf, and not just a low number", where="result == -inf")
-    x = torch.tensor([[0.3, 2.0, -1.7, 4.1], [1.1, 0.2, 0.1, -5.0]], dtype=torch.float64)
-    got = attempt(x, [0.3, 0.7])
-    exact = [[(a - row[0]) / t for a in row] for row, t in zip(x.tolist(), [0.3, 0.7])]
+    x = torch.tensor([[0.3, 2.0, -1.7, 4.1], [1.1, 0.2, 0.1, -5.0], [0.302, 0.301, 0.304, 0.3]],
+                     dtype=torch.float64)
+    temperatures = [0.3, 0.85, 0.002]
+    got = attempt(x, temperatures)
+    exact = [[(a - row[0]) / t for a in row] for row, t in zip(x.tolist(), temperatures)]
     expect_close(got - got[:, :1], torch.tensor(exact, dtype=torch.float64),
                  "0.3 has more digits in float64 than in float32: make the column with dtype=logits.dtype", rtol=1e-12,
                  atol=1e-12, where="differences from the first logit")
-    expect_weights([[7] * 149 + [11], [*range(1, 151)]], [0.5, 0], [[49] * 149 + [121], [0] * 149 + [1]],
+    many = [*range(1, 151)]
+    expect_weights([many, many], [0.5, 0], [[w * w for w in many], [0] * 149 + [1]],
                    "each row has its own temperature, whatever the size of the vocabulary")
     given = logits_of([1, 2, 5])
     if attempt(given, [1]).data_ptr() == given.data_ptr():
@@ -237,13 +240,14 @@ def check_apply_min_p(attempt: Callable) -> None:
     expect([[10, 5, 1], [10, 3, 1]], [0.5, 0.3], [[0, 1], [0, 1]], border)
     expect_exact_hits(attempt, MIN_P_HITS, border)
     expect([[1000, 499]], [0.5], [[0]], "allow a relative 1e-6 and not more: 0.499 is below 0.5")
+    expect([[1] * 150, [*range(1, 151)]], [0.9, 0.2], [range(150), range(29, 150)], "min_p may keep many tokens")
+    expect_exact_values(attempt, [0.5, 0, 0.01])
     fine = torch.tensor([[10**7, 5 * 10**6 - 4, 5 * 10**6 - 6]], dtype=torch.float64).log()
     expect_kept(attempt, fine, [0.5], [[0, 1]],
                 "a token stays from min_p * largest * (1 - 1e-6) on: allow that much, neither more nor less")
-    expect([[1] * 150, [*range(1, 151)]], [0.9, 0.2], [range(150), range(29, 150)], "min_p may keep many tokens")
-    expect_exact_values(attempt, [0.5, 0, 0.01])
     expect([[10**12, 10**3, 1]], [0], [[0, 1, 2]], "min_p = 0 is off: everything stays, and no log(0)")
     expect([[5, 5, 1]], [1], [[0, 1]], "min_p = 1 keeps the likeliest, and what is exactly as likely")
+    expect([[100, 95, 98]], [0.97], [[0, 2]], "min_p may be high, and means what it says")
     expect([[5, 0, 4]], [0], [[0, 2]], "what was removed before stays removed")
     expect_dtype_kept(attempt, logits_of([1, 2, 5], [5, 1, 2]), [0.5, 0])
 
@@ -338,15 +342,20 @@ def check_sample(attempt: Callable) -> None:
     first = {ids[0] for ids in draws([[20, 7, 3]], [SamplingParams(temperature=0.5, top_p=0.8)], [4], 60)}
     expect_equal(sorted(first), [0], "the order is penalties, temperature, top-k, top-p, min-p: at temperature 0.5 "
                                      "the first of 20, 7, 3 holds 87 %, before that 67 %", where="ids drawn")
+    alone = [ids[0] for ids in draws([[1] * 1000], [plain], [5], 8)]
+    one = generator(5)
+    beside = [attempt(logits_of(*[[1] * 1000] * 2), [greedy, plain], [None, one])[1].item() for _ in alone]
+    expect_equal(beside, alone, "generators[b] belongs to row b, also where the rows before it have none",
+                 where="row 1 beside a greedy row")
     expect_distribution(attempt, generator(9))
 
 
 def expect_streams(draws: Callable, plain: SamplingParams) -> None:
     """Each row draws from its own generator, which goes on from call to call."""
-    flat = [1] * 500
+    flat = [1] * 1000
     alone = [ids[0] for ids in draws([flat], [plain], [5], 20)]
     expect_equal(len(set(alone)) > 10, True,
-                 "20 draws among 500 equal tokens are nearly all different: one takes no maximum, and a generator "
+                 "20 draws among 1,000 equal tokens are nearly all different: one takes no maximum, and a generator "
                  "goes on from call to call and is not seeded again", where="the draws differ")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(6)
@@ -357,6 +366,7 @@ def expect_streams(draws: Callable, plain: SamplingParams) -> None:
     expect_equal([ids[0] for ids in company], alone[:8],
                  "one generator for each row: what a request draws does not depend on who is in the batch",
                  where="row 0 in company")
+    expect_equal(max(alone) > 255, True, "every token of the vocabulary can be drawn", where="one of them is above 255")
     last = [ids[0] for ids in draws([flat], [plain], [7], 8)]
     expect_equal([ids[2] for ids in company], last, "row 2 draws from its own generator as well",
                  where="row 2 in company")
