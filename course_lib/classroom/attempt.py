@@ -158,29 +158,34 @@ def step_limit() -> Iterator[None]:
     lines, steps = LINE_LIMIT, STEP_LIMIT
     readers = {}  # by file name
 
-    def trace(frame: FrameType, event: str, _: Any) -> Callable | None:
-        nonlocal lines, steps
+    def enter(frame: FrameType, event: str, _: Any) -> Callable | None:
         name = frame.f_code.co_filename
         if name not in readers:
             readers[name] = is_readers(name)
         if not readers[name]:
             return None
         frame.f_trace_opcodes = True
-        lines -= event == "line"
-        steps -= event == "opcode"
-        if min(lines, steps) < 0:
+        return count
+
+    def count(frame: FrameType, event: str, _: Any) -> Callable:
+        nonlocal lines, steps
+        if event == "opcode":
+            steps -= 1
+        elif event == "line":
+            lines -= 1
+        if lines < 0 or steps < 0:
             raise EndlessLoop(no_end(lines))
-        return trace
+        return count
 
     if sys.gettrace() is not None:
         yield
         return
-    sys.settrace(trace)
+    sys.settrace(enter)
     try:
         yield
     finally:
         sys.settrace(None)
-    if min(lines, steps) < 0:  # a bare `except:` caught it
+    if lines < 0 or steps < 0:  # a bare `except:` caught it
         raise EndlessLoop(no_end(lines))
 
 
