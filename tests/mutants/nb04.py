@@ -498,3 +498,8 @@ def differing_at_the_limit(ours, theirs, tolerance):
 @mutant("04.5", "the same numbers in another shape")
 def differing_flattened(ours, theirs, tolerance):
     return first(ours, theirs, lambda a, b: a.numel() != b.numel() or off(a.flatten(), b.flatten(), tolerance))
+
+
+@mutant("04.4", "every digit counts")
+def count_in_single_precision(config):
+    return int(torch.tensor(float(count_by_shapes(config))).item())

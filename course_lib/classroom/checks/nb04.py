@@ -232,6 +232,10 @@ def check_count_parameters(attempt: Callable) -> None:
     expect_count(one + 500, "without tie_word_embeddings the head is a second matrix of the size of the "
                             "embedding", tie_word_embeddings=False)
     expect_count(one - 160, "k and v shrink with num_key_value_heads, q and o do not", num_key_value_heads=1)
+    # Embedding 50,307,257; attention 2 * 84,084 + 2 * 12,012; MLP 3 * 2,005,003; three norms of 1,001.
+    odd = {"vocab_size": 50_257, "hidden_size": 1001, "intermediate_size": 2003, "num_hidden_layers": 1,
+           "num_attention_heads": 7, "num_key_value_heads": 1, "head_dim": 12}
+    expect_equal(attempt(ModelConfig(**odd)), 56_517_461, "every digit counts: whole numbers, and no floats on the way")
     expect_equal(attempt(LLAMA_3_8B), 8_030_261_248, "every digit counts", where="Llama-3-8B")
     expect_equal(attempt(PUBLISHED["Llama-3.2-1B"]), 1_235_814_400, "this one ties its head", where="Llama-3.2-1B")
 
