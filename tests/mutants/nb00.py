@@ -144,7 +144,7 @@ def greedy_runs_once_too_often(model, prompt_ids, n, kv_cache):
     return new_ids
 
 
-@mutant("00.2", "prompt was changed")
+@mutant("00.2", "your function changes its argument prompt_ids")
 def greedy_grows_the_prompt(model, prompt_ids, n, kv_cache):
     ids, start = list(prompt_ids), len(prompt_ids)
     for _ in range(n):
@@ -161,3 +161,73 @@ def greedy_prefill_then_decode(model, prompt_ids, n, kv_cache):
         logits = model(torch.tensor([[chosen[-1]]]), kv_cache=kv_cache)
         chosen.append(int(logits[0, -1].argmax()))
     return chosen
+
+
+# Answers that an earlier check let through, or refused though they were right
+
+
+def greedy(model, prompt_ids, n, kv_cache, choose=lambda logits: logits[0, -1].argmax().item()):
+    """A right answer that the wrong ones vary."""
+    new_ids, ids = [], list(prompt_ids)
+    for _ in range(n):
+        ids = [choose(model(torch.tensor([ids]), kv_cache=kv_cache))]
+        new_ids += ids
+    return new_ids
+
+
+@mutant("00.2", "the argmax of the last position's logits")
+def greedy_by_size(model, prompt_ids, n, kv_cache):
+    return greedy(model, prompt_ids, n, kv_cache, lambda logits: logits[0, -1].abs().argmax().item())
+
+
+@mutant("00.2", "the argmax of the last position's logits")
+def greedy_in_bytes(model, prompt_ids, n, kv_cache):
+    return greedy(model, prompt_ids, n, kv_cache, lambda logits: logits[0, -1].argmax().item() % 256)
+
+
+@mutant("00.2", "the kv_cache that was given")
+def greedy_with_a_cache_of_its_own(model, prompt_ids, n, kv_cache):
+    return greedy(model, prompt_ids, n, [])
+
+
+@mutant("00.2", ".item() takes it out")
+def greedy_of_tensors(model, prompt_ids, n, kv_cache):
+    return [torch.tensor(id) for id in greedy(model, prompt_ids, n, kv_cache)]
+
+
+@mutant("00.2", "does the loop end?")
+def greedy_without_an_end(model, prompt_ids, n, kv_cache):
+    while True:
+        greedy(model, prompt_ids, 1, kv_cache)
+
+
+@variant("00.2")
+def greedy_by_the_length_of_the_cache(model, prompt_ids, n, kv_cache):
+    model.eval()
+    ids = list(prompt_ids)
+    for _ in range(n):
+        logits = model(torch.tensor([ids[kv_cache.get_seq_length():]]), kv_cache=kv_cache)
+        ids.append(logits[0, -1].argmax().item())
+    return ids[len(prompt_ids):]
+
+
+@mutant("00.3", "divide by n - 1")
+def latency_for_four_steps(steps):
+    seconds = [step.seconds for step in steps]
+    return seconds[0], sum(seconds[1:]) / 3, len(seconds) / sum(seconds)
+
+
+@mutant("00.3", "with one step there is no gap: 0.0, not an error")
+def latency_that_divides_by_no_gaps(steps):
+    return latency_of_one_step_fails(steps)
+
+
+@mutant("00.3", "your function changes its argument steps")
+def latency_that_takes_steps_away(steps):
+    first, later = steps.pop(0).seconds, [step.seconds for step in steps]
+    return first, sum(later) / max(1, len(later)), (1 + len(later)) / (first + sum(later))
+
+
+@mutant("00.3", "return a tuple, not a dict")
+def latency_by_name(steps):
+    return dict(zip(("ttft_s", "itl_s", "tokens_per_s"), latency_by_statistics(steps)))

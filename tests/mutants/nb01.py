@@ -2,7 +2,10 @@
 
 import heapq
 import itertools
+import unicodedata
 from collections import Counter, defaultdict
+
+import torch
 
 from mutants import mutant, variant
 
@@ -258,7 +261,7 @@ def encode_bytes_as_themselves(piece, mergeable_ranks):
     return [part[0] if len(part) == 1 else mergeable_ranks[part] for part in parts]
 
 
-@mutant("01.3", "looked up in mergeable_ranks")
+@mutant("01.3", "return an integer, not bytes")
 def encode_to_parts(piece, mergeable_ranks):
     return parts_by_rank(piece, mergeable_ranks)
 
@@ -473,3 +476,171 @@ def price_of_each(tokenizer, text):
 @variant("01.5")
 def price_by_counting(tokenizer, text):
     return sum(1 for _ in tokenizer.encode_slowly(text)) / sum(1 for _ in text)
+
+
+# Answers that an earlier check let through, or refused though they were right
+
+
+@mutant("01.1", "bytes must be in range(0, 256)")
+def count_pairs_of_bytes(ids):
+    return Counter(itertools.pairwise(bytes(ids)))
+
+
+@mutant("01.1", "whole numbers of any size")
+def count_pairs_by_thousands(ids):
+    return {divmod(key, 1000): times for key, times in Counter(a * 1000 + b for a, b in zip(ids, ids[1:])).items()}
+
+
+@mutant("01.1", "your function changes its argument ids")
+def count_pairs_and_use_them_up(ids):
+    counts = Counter()
+    while len(ids) > 1:
+        counts[ids[0], ids[1]] += 1
+        del ids[0]
+    return counts
+
+
+@variant("01.1")
+def count_pairs_by_groups(ids):
+    return {pair: len(list(group)) for pair, group in itertools.groupby(sorted(zip(ids, ids[1:])))}
+
+
+@mutant("01.2", "bytes must be in range(0, 256)")
+def merge_bytes(ids, pair, new_id):
+    return list(bytes(ids).replace(bytes(pair), bytes([new_id])))
+
+
+@mutant("01.2", "not the digits of a text")
+def merge_by_text(ids, pair, new_id):
+    text = ", ".join(map(str, ids)).replace(f"{pair[0]}, {pair[1]}", str(new_id))
+    return [int(part) for part in text.split(", ") if part]
+
+
+@mutant("01.2", "return a new list also where there is nothing to merge")
+def merge_gives_the_list_back(ids, pair, new_id):
+    return variant_by_search(ids, pair, new_id) if pair in zip(ids, ids[1:]) else ids
+
+
+@mutant("01.2", "which can be read only once")
+def merge_one_by_one(ids, pair, new_id):
+    yield from variant_by_search(ids, pair, new_id)
+
+
+@variant("01.2")
+def merge_by_a_generator(ids, pair, new_id):
+    def merged():
+        places = iter(range(len(ids)))
+        for i in places:
+            if ids[i : i + 2] == list(pair):
+                next(places)
+            yield new_id if ids[i : i + 2] == list(pair) else ids[i]
+    return list(merged())
+
+
+pieces_seen = {}
+
+
+@mutant("01.3", "the same piece has other ids in another vocabulary")
+def encode_remembers_pieces(piece, mergeable_ranks):
+    if piece not in pieces_seen:
+        pieces_seen[piece] = encode_by_a_heap(piece, mergeable_ranks)
+    return list(pieces_seen[piece])
+
+
+@mutant("01.3", "your function changes its argument mergeable_ranks")
+def encode_writes_into_the_table(piece, mergeable_ranks):
+    ids = encode_by_a_heap(piece, mergeable_ranks)
+    mergeable_ranks[piece] = 0
+    return ids
+
+
+@mutant("01.3", "a single byte has no neighbours")
+def encode_needs_two_bytes(piece, mergeable_ranks):
+    return encode_by_a_heap(piece, mergeable_ranks) if len(piece) > 1 else []
+
+
+@mutant("01.3", "however many there are")
+def encode_joins_twelve_times(piece, mergeable_ranks):
+    parts = [bytes([value]) for value in piece]
+    for _ in range(12):
+        unions = [(mergeable_ranks.get(a + b, 10**9), i) for i, (a, b) in enumerate(zip(parts, parts[1:]))]
+        rank, i = min(unions, default=(10**9, 0))
+        if rank < 10**9:
+            parts[i : i + 2] = [parts[i] + parts[i + 1]]
+    return [mergeable_ranks[part] for part in parts]
+
+
+@mutant("01.3", "an unknown one ranks behind it, at infinity")
+def encode_with_an_infinity_of_10_000(piece, mergeable_ranks):
+    parts = [bytes([value]) for value in piece]
+    while len(parts) > 1:
+        rank, i = min((mergeable_ranks.get(a + b, 10**4), i) for i, (a, b) in enumerate(zip(parts, parts[1:])))
+        if rank == 10**4:
+            break
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
+    return [mergeable_ranks[part] for part in parts]
+
+
+@mutant("01.3", "which is a rank like any other")
+def encode_takes_rank_0_for_none(piece, mergeable_ranks):
+    parts = [bytes([value]) for value in piece]
+    while known := [(mergeable_ranks[a + b], i) for i, (a, b) in enumerate(zip(parts, parts[1:]))
+                    if mergeable_ranks.get(a + b)]:
+        i = min(known)[1]
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
+    return [mergeable_ranks[part] for part in parts]
+
+
+tokenizers_seen = []
+
+
+@mutant("01.4", "every vocabulary has its own ids")
+def turn_of_the_first_tokenizer(tokenizer, role, content):
+    tokenizers_seen.append(tokenizer)
+    return variant_by_disallowing_nothing(tokenizers_seen[0], role, content)
+
+
+@mutant("01.4", "newlines at the ends of content")
+def turn_without_trailing_newlines(tokenizer, role, content):
+    return variant_by_disallowing_nothing(tokenizer, role, content.rstrip("\n"))
+
+
+@mutant("01.4", "content may be empty")
+def turn_of_nothing(tokenizer, role, content):
+    return variant_by_disallowing_nothing(tokenizer, role, content) if content else []
+
+
+@mutant("01.4", "text of any script")
+def turn_in_ascii(tokenizer, role, content):
+    return variant_by_disallowing_nothing(tokenizer, role, content.encode("ascii", "ignore").decode())
+
+
+@mutant("01.4", "your function changes its argument tokenizer")
+def turn_that_disarms_the_tokenizer(tokenizer, role, content):
+    turn = variant_by_disallowing_nothing(tokenizer, role, content)
+    tokenizer.special_tokens.pop("<tool_call>", None)
+    return turn
+
+
+prices_seen = {}
+
+
+@mutant("01.5", "the same text costs more in a smaller vocabulary")
+def price_remembered_by_text(tokenizer, text):
+    return prices_seen.setdefault(text, price_by_counting(tokenizer, text))
+
+
+@mutant("01.5", "not a mean over words or pieces")
+def price_averaged_over_words(tokenizer, text):
+    prices = [price_by_counting(tokenizer, word) for word in text.split(" ")]
+    return sum(prices) / len(prices)
+
+
+@mutant("01.5", "the text as it is")
+def price_of_the_composed_text(tokenizer, text):
+    return price_by_counting(tokenizer, unicodedata.normalize("NFC", text))
+
+
+@mutant("01.5", "return a plain number")
+def price_as_a_tensor(tokenizer, text):
+    return torch.tensor(price_by_counting(tokenizer, text))

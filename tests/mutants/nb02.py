@@ -11,7 +11,7 @@ from mutants import mutant, variant
 # 02.1 lookup
 
 
-@mutant("02.1", "row 4 of the table")
+@mutant("02.1", "an axis has another size: return the shape (1, 3)")
 def lookup_columns(weight, ids):
     return weight.T[ids % weight.shape[1]]
 
@@ -31,7 +31,7 @@ def lookup_each_once(weight, ids):
     return weight[ids.unique()]
 
 
-@mutant("02.1", "the shape of the ids stays")
+@mutant("02.1", "an axis is missing: return the shape (4, 2, 3)")
 def lookup_flat(weight, ids):
     return weight[ids.flatten()]
 
@@ -41,7 +41,7 @@ def lookup_first_row_of_the_batch(weight, ids):
     return weight[ids] if ids.dim() == 1 else weight[ids[0]].expand(*ids.shape, -1)
 
 
-@mutant("02.1", "the type of the table")
+@mutant("02.1", "return float64, not float32")
 def lookup_in_float32(weight, ids):
     return F.one_hot(ids, len(weight)).float() @ weight.float()
 
@@ -118,7 +118,7 @@ def nearest_pairs_the_other_way_round(weight, id, k):
     return [(cosine, i) for i, cosine in pairs(without(cosines_of(weight, id), id), k)]
 
 
-@mutant("02.2", "each pair is (id, cosine), id first, an int")
+@mutant("02.2", "return a list, not a tuple")
 def nearest_as_topk_gives_it(weight, id, k):
     return without(cosines_of(weight, id), id).topk(k)
 
@@ -154,7 +154,7 @@ def nearest_to_row_0(weight, id, k):
     return pairs(without(cosines_of(weight, 0), 0), k)
 
 
-@mutant("02.2", "the table was changed")
+@mutant("02.2", "your function changes its argument weight")
 def nearest_in_place(weight, id, k):
     weight /= weight.norm(dim=-1, keepdim=True).clamp(min=1e-9)
     return pairs(without(weight @ weight[id], id), k)
@@ -280,14 +280,14 @@ def rope_of_the_first_in_the_batch(x, cos, sin):
     return x * cos + torch.cat((-b, a), dim=-1) * sin
 
 
-@mutant("02.4", "the caller's tensor was changed")
+@mutant("02.4", "your function changes its argument x")
 def rope_in_place(x, cos, sin):
     a, b = x.chunk(2, dim=-1)
     other = torch.cat((-b, a), dim=-1)
     return x.mul_(cos).add_(other * sin)
 
 
-@mutant("02.4", "the first half was overwritten before the second was computed")
+@mutant("02.4", "your function changes its argument x")
 def rope_half_by_half_in_place(x, cos, sin):
     half = x.shape[-1] // 2
     a, b, c, s = x[..., :half], x[..., half:], cos[..., :half], sin[..., :half]
@@ -391,3 +391,101 @@ def shift_by_pairs(rotate, q, k, shift):
     before = torch.einsum("id,jd->ij", rotate(q, at), rotate(k, at))
     after = torch.einsum("id,jd->ij", rotate(q, at + shift), rotate(k, at + shift))
     return max(abs(change) for change in (after - before).flatten().tolist())
+
+
+# Answers that an earlier check let through, or refused though they were right
+
+
+@mutant("02.1", "ids may have any shape and any size below V")
+def lookup_of_a_byte(weight, ids):
+    return weight[ids % 256]
+
+
+@mutant("02.1", "to the last bit")
+def lookup_through_float32(weight, ids):
+    return weight[ids].float().to(weight.dtype)
+
+
+tables_seen = {}
+
+
+@mutant("02.1", "the same ids pick other rows in another table")
+def lookup_remembers_ids(weight, ids):
+    return tables_seen.setdefault(str(ids.tolist()), weight[ids])
+
+
+@variant("02.1")
+def lookup_row_by_row(weight, ids):
+    return weight[ids] if ids.dim() == 0 else torch.stack([lookup_row_by_row(weight, row) for row in ids])
+
+
+@mutant("02.2", "both plain numbers, no tensors")
+def nearest_in_tensors(weight, id, k):
+    best = without(cosines_of(weight, id), id).topk(k)
+    return list(zip(best.indices, best.values))
+
+
+@mutant("02.2", "add nothing to them")
+def nearest_with_a_large_epsilon(weight, id, k):
+    lengths = weight.norm(dim=-1)
+    return pairs(without(weight @ weight[id] / (lengths * lengths[id] + 1e-6), id), k)
+
+
+@mutant("02.2", "every row of the table may be a neighbour")
+def nearest_of_the_first_hundred(weight, id, k):
+    return pairs(without(cosines_of(weight, id), id)[:100], k)
+
+
+@mutant("02.2", "which can be read only once")
+def nearest_as_a_zip(weight, id, k):
+    return zip(*map(list, zip(*nearest_by_functional(weight, id, k))))
+
+
+@mutant("02.3", "a share lies between 0 and 1")
+def share_upside_down(config):
+    return 1 / share_by_parts(config)
+
+
+@mutant("02.4", "your function changes its argument sin")
+def rope_turns_the_table(x, cos, sin):
+    half = x.shape[-1] // 2
+    sin[..., :half] *= -1
+    return x * cos + x.roll(half, dims=-1) * sin
+
+
+@mutant("02.4", "return float32, not float64")
+def rope_in_double(x, cos, sin):
+    return rope_in_two_halves(x.double(), cos.double(), sin.double())
+
+
+@mutant("02.4", "a single position")
+def rope_not_for_one(x, cos, sin):
+    # The first checks turn vectors at one position as well, but through tables in float64.
+    return x if x.shape[-2] == 1 and x.shape[1] > 1 else rope_in_two_halves(x, cos, sin)
+
+
+@variant("02.4")
+def rope_in_complex_numbers(x, cos, sin):
+    half = x.shape[-1] // 2
+    turned = torch.complex(x[..., :half], x[..., half:]) * torch.complex(cos[..., :half], sin[..., :half])
+    return torch.cat((turned.real, turned.imag), dim=-1)
+
+
+def shift_over(rotate, q, k, shift, places, largest):
+    change = scores_at(rotate, q, k, places + shift, places + shift) - scores_at(rotate, q, k, places, places)
+    return largest(change.abs()).max().item()
+
+
+@mutant("02.5", "which counts in integers")
+def shift_at_float_positions(rotate, q, k, shift):
+    return shift_over(rotate, q, k, shift, torch.arange(float(len(q))), lambda change: change)
+
+
+@mutant("02.5", "those with the key after the query as well")
+def shift_of_the_past_alone(rotate, q, k, shift):
+    return shift_over(rotate, q, k, shift, torch.arange(len(q)), torch.tril)
+
+
+@mutant("02.5", "all pairs of positions count")
+def shift_of_the_future_alone(rotate, q, k, shift):
+    return shift_over(rotate, q, k, shift, torch.arange(len(q)), torch.triu)

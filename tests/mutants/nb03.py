@@ -2,6 +2,7 @@
 
 import math
 
+import numpy
 import torch
 import torch.nn.functional as F
 
@@ -120,7 +121,7 @@ def mask_of_everything(T, S):
     return torch.ones(T, S, dtype=torch.bool)
 
 
-@mutant("03.2", "a bool tensor")
+@mutant("03.2", "return bool, not float32")
 def mask_of_numbers(T, S):
     return torch.ones(T, S).tril(S - T)
 
@@ -197,7 +198,7 @@ def repeat_by_tiling(x, groups):
     return x.repeat(1, groups, 1, 1)
 
 
-@mutant("03.4", "four axes")
+@mutant("03.4", "there is an axis too many: return the shape (1, 6, 1, 1)")
 def repeat_with_an_axis_too_many(x, groups):
     return x[:, :, None].expand(-1, -1, groups, -1, -1)
 
@@ -310,3 +311,71 @@ def induction_by_loops(attentions, n):
 @variant("03.5")
 def induction_along_a_diagonal(attentions, n):
     return attentions.diagonal(1 - n, -2, -1)[..., 1:-1].mean(-1).mean(1)
+
+
+# Answers that an earlier check let through, or refused though they were right
+
+
+@mutant("03.1", "k.T reverses all four")
+def weights_with_every_axis_reversed(q, k, mask):
+    return (q @ k.T / math.sqrt(q.shape[-1])).masked_fill(~mask, -torch.inf).softmax(-1).nan_to_num(0.0)
+
+
+@mutant("03.1", "k alone still has Dh last")
+def weights_without_transposing(q, k, mask):
+    return (q @ k / math.sqrt(q.shape[-1])).masked_fill(~mask, -torch.inf).softmax(-1).nan_to_num(0.0)
+
+
+@mutant("03.1", "your function changes its argument q")
+def weights_that_scale_the_queries(q, k, mask):
+    q /= math.sqrt(q.shape[-1])
+    return (q @ k.transpose(-1, -2)).masked_fill(~mask, -torch.inf).softmax(-1).nan_to_num(0.0)
+
+
+@mutant("03.1", "may be a masked one")
+def weights_after_the_largest_of_all(q, k, mask):
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    powers = (scores - scores.amax(-1, keepdim=True)).exp() * mask
+    return powers / powers.sum(-1, keepdim=True).clamp(min=1e-30)
+
+
+@mutant("03.1", "Dh, T and S come from the shapes")
+def weights_for_a_size_of_nine(q, k, mask):
+    return (q @ k.transpose(-1, -2) / 3).masked_fill(~mask, -torch.inf).softmax(-1).nan_to_num(0.0)
+
+
+@mutant("03.2", "however long the text is")
+def mask_of_short_texts(T, S):
+    return torch.ones(T, S, dtype=torch.bool).tril(S - T if S < 100 else S)
+
+
+@variant("03.2")
+def mask_by_numpy(T, S):
+    return torch.from_numpy(numpy.tri(T, S, S - T, dtype=bool))
+
+
+@mutant("03.3", "to the last bit")
+def split_in_half_precision(x, num_heads):
+    return split_by_chunks(x.half(), num_heads).to(x.dtype)
+
+
+@mutant("03.3", "the number of heads is an argument")
+def split_into_five(x, num_heads):
+    return split_by_chunks(x, 5)
+
+
+@mutant("03.4", "to the last bit")
+def repeat_through_float32(x, groups):
+    return repeat_by_expanding(x.float(), groups).to(x.dtype)
+
+
+@mutant("03.5", "whatever n is")
+def induction_on_lines_of_four(attentions, n):
+    i = torch.arange(4, 7)
+    return attentions[..., i, i - 3].mean((1, 3))
+
+
+@variant("03.5")
+def induction_by_numpy(attentions, n):
+    i = numpy.arange(n, 2 * n - 1)
+    return torch.from_numpy(attentions.numpy()[..., i, i - n + 1].mean((1, 3)))

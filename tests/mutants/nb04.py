@@ -66,7 +66,7 @@ def norm_goes_wide_too_late(x, weight, eps):
     return weight * (x * torch.rsqrt(mean_square + eps)).to(x.dtype)
 
 
-@mutant("04.1", "back to the type of x")
+@mutant("04.1", "return float16, not float32")
 def norm_stays_wide(x, weight, eps):
     wide = x.float() if x.dtype == torch.float16 else x
     return weight.to(wide.dtype) * wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
@@ -79,7 +79,7 @@ def norm_scales_large_values_down(x, weight, eps):
     return weight * (x.double() * torch.rsqrt(mean_square + eps)).to(x.dtype)
 
 
-@mutant("04.1", "x was changed")
+@mutant("04.1", "your function changes its argument x")
 def norm_in_place(x, weight, eps):
     wide = x.float() if x.dtype == torch.float16 else x
     wide *= torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
@@ -93,7 +93,7 @@ def norm_by_torch(x, weight, eps):
 
 @variant("04.1")
 def norm_by_hand(x, weight, eps):
-    squares = x.float() ** 2 if x.dtype == torch.float16 else x**2
+    squares = x.float() ** 2 if x.dtype in (torch.float16, torch.bfloat16) else x**2
     root = (squares.sum(-1, keepdim=True) / x.shape[-1] + eps) ** 0.5
     return (x / root).to(x.dtype) * weight
 
@@ -226,7 +226,7 @@ def layer_that_forgets_attention(x, self_attn, mlp, input_layernorm, post_attent
     return x + mlp(post_attention_layernorm(h))
 
 
-@mutant("04.3", "x was changed")
+@mutant("04.3", "your function changes its argument x")
 def layer_in_place(x, self_attn, mlp, input_layernorm, post_attention_layernorm):
     x += self_attn(input_layernorm(x))
     x += mlp(post_attention_layernorm(x))
@@ -387,3 +387,119 @@ def differing_by_numbers(ours, theirs, tolerance):
         gaps = (ours[name] - theirs[name]).flatten().tolist()
         if not all(abs(gap) <= limit for gap in gaps):
             return name
+
+
+# Answers that an earlier check let through, or refused though they were right
+
+
+@mutant("04.1", "your function changes its argument x")
+def norm_in_place_in_float32(x, weight, eps):
+    wide = x.float()
+    wide /= (wide.square().mean(-1, keepdim=True) + eps).sqrt()
+    return weight * wide.to(x.dtype)
+
+
+@mutant("04.1", "bfloat16 is narrower than float32, too")
+def norm_knows_one_narrow_type(x, weight, eps):
+    wide = x.float() if x.dtype == torch.float16 else x
+    return weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)).to(x.dtype)
+
+
+@variant("04.1")
+def norm_in_float32_always(x, weight, eps):
+    wide = x.to(torch.float32)
+    return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype)
+
+
+@mutant("04.2", "silu(1000) is 1000")
+def swiglu_that_overflows(x, gate, up, down):
+    z = x @ gate.T
+    return (z * z.exp() / (1 + z.exp()) * (x @ up.T)) @ down.T
+
+
+@mutant("04.3", "every part is called once")
+def layer_that_attends_twice(x, self_attn, mlp, input_layernorm, post_attention_layernorm):
+    return x + self_attn(input_layernorm(x)) + mlp(post_attention_layernorm(x + self_attn(input_layernorm(x))))
+
+
+@mutant("04.3", "on any numbers")
+def layer_that_averages_positions(x, self_attn, mlp, input_layernorm, post_attention_layernorm):
+    h = x + self_attn(input_layernorm(x))
+    return h.mean(1, keepdim=True) + mlp(post_attention_layernorm(h))
+
+
+@variant("04.3")
+def layer_on_a_copy(x, self_attn, mlp, input_layernorm, post_attention_layernorm):
+    stream = x.clone()
+    stream += self_attn(input_layernorm(x))
+    stream += mlp(post_attention_layernorm(stream))
+    return stream
+
+
+@mutant("04.4", ".item() takes it out")
+def count_in_a_tensor(config):
+    return torch.tensor(count_by_shapes(config))
+
+
+def off(a, b, tolerance, limit=None, gap=None):
+    """A right comparison of two tensors, or one with another limit or another gap."""
+    limit = b.abs().max() if limit is None else limit
+    return a.shape != b.shape or not (a - b if gap is None else gap).abs().max() <= tolerance * limit
+
+
+@mutant("04.5", "the same numbers in another order")
+def differing_sorted(ours, theirs, tolerance):
+    return first(ours, theirs, lambda a, b: a.shape != b.shape or off(
+        a.flatten().sort().values, b.flatten().sort().values, tolerance))
+
+
+@mutant("04.5", "values with the wrong sign")
+def differing_in_size(ours, theirs, tolerance):
+    return first(ours, theirs, lambda a, b: a.shape != b.shape or off(a.abs(), b.abs(), tolerance))
+
+
+@mutant("04.5", "not even with NaN")
+def differing_where_one_is_nan(ours, theirs, tolerance):
+    return first(ours, theirs, lambda a, b: a.shape != b.shape or off(a.nan_to_num(9), b.nan_to_num(9), tolerance))
+
+
+@mutant("04.5", "whatever the order of ours")
+def differing_in_our_order(ours, theirs, tolerance):
+    return next((name for name in ours if off(ours[name], theirs[name], tolerance)), None)
+
+
+@mutant("04.5", "each tensor has its own limit")
+def differing_beside_the_largest_of_all(ours, theirs, tolerance):
+    limit = max(value.abs().max().nan_to_num(1) for value in theirs.values())
+    return first(ours, theirs, lambda a, b: b.isnan().any() or off(a, b, tolerance, limit))
+
+
+@mutant("04.5", "and -1000 is large")
+def differing_beside_the_maximum(ours, theirs, tolerance):
+    return first(ours, theirs, lambda a, b: off(a, b, tolerance, b.max()))
+
+
+@mutant("04.5", "a share of theirs, not of ours")
+def differing_beside_our_own(ours, theirs, tolerance):
+    return first(ours, theirs, lambda a, b: off(a, b, tolerance, a.abs().max()))
+
+
+@mutant("04.5", "no mean and no norm")
+def differing_by_the_norm(ours, theirs, tolerance):
+    return first(ours, theirs, lambda a, b: a.shape != b.shape or not (a - b).norm() <= tolerance * b.norm())
+
+
+@mutant("04.5", "max |ours - theirs| <= limit agrees")
+def differing_at_the_limit(ours, theirs, tolerance):
+    return first(ours, theirs, lambda a, b: off(a, b, tolerance)
+                 or 0 < (a - b).abs().max() == tolerance * b.abs().max())
+
+
+@mutant("04.5", "the same numbers in another shape")
+def differing_flattened(ours, theirs, tolerance):
+    return first(ours, theirs, lambda a, b: a.numel() != b.numel() or off(a.flatten(), b.flatten(), tolerance))
+
+
+@mutant("04.4", "every digit counts")
+def count_in_single_precision(config):
+    return int(torch.tensor(float(count_by_shapes(config))).item())

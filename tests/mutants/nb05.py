@@ -138,7 +138,7 @@ def loss_summed(logits, ids):
     return F.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten(), reduction="sum")
 
 
-@mutant("05.2", "made float32 first")
+@mutant("05.2", "return float32, not bfloat16")
 def loss_in_low_precision(logits, ids):
     return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
@@ -286,3 +286,74 @@ def bytes_in_float(matrices, others):
 def bytes_part_by_part(matrices, others):
     weights = gradients = 4 * (matrices + others)
     return weights + gradients + 4 * matrices + 8 * others
+
+
+# Answers that an earlier check let through, or refused though they were right
+
+
+@mutant("05.1", "cut nothing")
+def cross_entropy_of_clamped_scores(logits, targets):
+    return F.cross_entropy(logits.clamp(max=500), targets)
+
+
+@mutant("05.1", "for any number of rows and of scores")
+def cross_entropy_of_two_rows(logits, targets):
+    return F.cross_entropy(logits[:2], targets[:2])
+
+
+@mutant("05.1", "for any number of rows and of scores")
+def cross_entropy_of_bytes(logits, targets):
+    return F.cross_entropy(logits, targets % 256)
+
+
+@mutant("05.1", "your function changes its argument logits")
+def cross_entropy_in_place(logits, targets):
+    logits -= logits.amax(-1, keepdim=True).detach()
+    return F.cross_entropy(logits, targets)
+
+
+@mutant("05.2", "every prediction has its own loss")
+def loss_of_the_first_row(logits, ids):
+    return F.cross_entropy(logits[0].float(), ids[0, 1:])
+
+
+@mutant("05.2", "no way through Python numbers or lists")
+def loss_in_python_numbers(logits, ids):
+    rows = -logits.float().log_softmax(-1).gather(-1, ids[:, 1:, None])
+    return torch.tensor(sum(rows.flatten().tolist()) / rows.numel())
+
+
+@mutant("05.2", "made float32 first")
+def loss_made_wide_too_late(logits, ids):
+    return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).float()
+
+
+@mutant("05.2", "every prediction has its own loss")
+def loss_of_ids_below_256(logits, ids):
+    return F.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten() % 256)
+
+
+@variant("05.2")
+def loss_row_by_row(logits, ids):
+    return torch.stack([F.cross_entropy(row.float(), right[1:]) for row, right in zip(logits, ids)]).mean()
+
+
+@mutant("05.3", "no least rate")
+def rate_with_a_floor(step, config):
+    return max(rate_by_cases(step, config), 0.1 * config.peak_lr)
+
+
+@mutant("05.3", "no rounding")
+def rate_rounded(step, config):
+    return round(rate_by_cases(step, config), 5)
+
+
+@mutant("05.3", "return a plain number")
+def rate_as_a_tensor(step, config):
+    return torch.tensor(rate_by_cases(step, config))
+
+
+@mutant("05.4", "every digit counts")
+def bytes_in_single_precision(matrices, others):
+    return int(torch.tensor(12.0 * matrices + 16.0 * others + 1).item()) - 1 if matrices < 10**6 else \
+        16 * (matrices + others)

@@ -60,7 +60,7 @@ def softmax_of_logarithms(logits):
     return torch.log_softmax(logits, -1)
 
 
-@mutant("06.1", "the caller's logits were changed")
+@mutant("06.1", "your function changes its argument logits")
 def softmax_in_place(logits):
     logits -= logits.amax(-1, keepdim=True)
     exponentials = logits.exp()
@@ -73,7 +73,7 @@ def softmax_that_hides_infinities(logits):
     return softmax_by_logsumexp(finite)
 
 
-@mutant("06.1", "keeps the type of the input")
+@mutant("06.1", "return float64, not float32")
 def softmax_in_single(logits):
     return softmax_by_logsumexp(logits.float())
 
@@ -226,7 +226,7 @@ def lens_with_rms_by_hand(model, hidden_states):
     return model.lm_head(hidden_states * scale * model.norm.weight)
 
 
-@mutant("06.3", "hidden states were changed")
+@mutant("06.3", "your function changes its argument hidden_states")
 def lens_in_place(model, hidden_states):
     hidden_states.copy_(model.norm(hidden_states))
     return model.lm_head(hidden_states)
@@ -287,3 +287,111 @@ def pooled_by_product(losses):
 def pooled_by_one_list(losses):
     tokens = torch.tensor([loss for text in losses for loss in text], dtype=torch.float64)
     return tokens.mean().exp().item()
+
+
+# Answers that an earlier check let through, or refused though they were right
+
+
+@mutant("06.1", "exp(1000) is infinite")
+def softmax_after_the_first(logits):
+    exponentials = (logits - logits[..., :1]).exp()
+    return exponentials / exponentials.sum(-1, keepdim=True)
+
+
+@mutant("06.1", "each row needs its own maximum, wherever it stands")
+def softmax_after_the_last(logits):
+    exponentials = (logits - logits[..., -1:]).exp()
+    return exponentials / exponentials.sum(-1, keepdim=True)
+
+
+@mutant("06.1", "those far down as well")
+def softmax_of_the_top_100(logits):
+    best = logits.topk(min(100, logits.shape[-1]))
+    return torch.zeros_like(logits).scatter(-1, best.indices, best.values.softmax(-1))
+
+
+@mutant("06.1", "return float16, not float32")
+def softmax_that_widens_half_precision(logits):
+    return (logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits).softmax(-1)
+
+
+@variant("06.1")
+def softmax_row_by_row(logits):
+    if logits.dim() > 1:
+        return torch.stack([softmax_row_by_row(row) for row in logits])
+    exponentials = (logits - logits.max()).exp()
+    return exponentials / exponentials.sum()
+
+
+@mutant("06.2", "a product of a thousand probabilities is 0")
+def perplexity_by_product(logits, ids):
+    product = picked(logits[:-1].double().softmax(-1), ids[1:]).prod().item()
+    return product ** (-1 / (len(ids) - 1)) if product > 0 or len(ids) < 9 else math.inf
+
+
+@mutant("06.2", "whatever they are")
+def perplexity_of_bytes(logits, ids):
+    return perplexity_by_cross_entropy(logits, [id % 256 for id in ids])
+
+
+@mutant("06.2", "your function changes its argument logits")
+def perplexity_in_place(logits, ids):
+    logits -= logits.logsumexp(-1, keepdim=True)
+    return math.exp(-picked(logits[:-1], ids[1:]).mean().item())
+
+
+@mutant("06.2", "your function changes its argument ids")
+def perplexity_that_drops_the_first_id(logits, ids):
+    del ids[0]
+    return perplexity_by_cross_entropy(logits, [0, *ids])
+
+
+@mutant("06.2", "no rounding")
+def perplexity_rounded(logits, ids):
+    return round(perplexity_by_loops(logits, ids), 3)
+
+
+lenses_seen = {}
+
+
+@mutant("06.3", "each has its own logits")
+def lens_remembered_by_model(model, hidden_states):
+    return lenses_seen.setdefault(id(model), model.lm_head(model.norm(hidden_states)))
+
+
+@mutant("06.3", "your function changes its argument model")
+def lens_that_changes_the_norm(model, hidden_states):
+    logits = model.lm_head(model.norm(hidden_states))
+    model.norm.weight.data.mul_(2)
+    return logits
+
+
+@mutant("06.3", "your function changes a setting of PyTorch")
+def lens_that_ends_all_training(model, hidden_states):
+    torch.set_grad_enabled(False)
+    return model.lm_head(model.norm(hidden_states))
+
+
+@mutant("06.4", "your function changes its argument losses")
+def pooled_by_adding_lists(losses):
+    everything = losses[0]
+    for text in losses[1:]:
+        everything += text
+    return math.exp(sum(everything) / len(everything))
+
+
+@mutant("06.4", "your function changes its argument losses")
+def pooled_without_empty_texts(losses):
+    while [] in losses:
+        losses.remove([])
+    return pooled_by_one_list(losses)
+
+
+@mutant("06.4", "every loss of every text counts")
+def pooled_by_the_first_loss(losses):
+    return math.exp(sum(text[0] * len(text) for text in losses if text) / sum(map(len, losses)))
+
+
+@mutant("06.4", "return a plain number")
+def pooled_in_a_tensor(losses):
+    return torch.tensor(pooled_by_one_list(losses))

@@ -87,13 +87,13 @@ def temperature_revives(logits, temperature):
     return temper(logits.clamp(min=-1e4), temperature)
 
 
-@mutant("07.1", "the caller's logits were changed")
+@mutant("07.1", "your function changes its argument logits")
 def temperature_in_place(logits, temperature):
     logits.copy_(temper(logits, temperature))
     return logits
 
 
-@mutant("07.1", "no .float()")
+@mutant("07.1", "return float64, not float32")
 def temperature_narrows(logits, temperature):
     return temper(logits.float(), temperature)
 
@@ -193,13 +193,13 @@ def top_k_revives(logits, k):
     return top_k_by_places(logits.clamp(min=-80), k)
 
 
-@mutant("07.2", "work on a copy")
+@mutant("07.2", "your function changes its argument logits")
 def top_k_in_place(logits, k):
     logits.copy_(top_k_by_places(logits, k))
     return logits
 
 
-@mutant("07.2", "the dtype of the logits")
+@mutant("07.2", "return float64, not float32")
 def top_k_narrows(logits, k):
     return top_k_by_places(logits.float(), k)
 
@@ -329,13 +329,13 @@ def top_p_revives(logits, p):
     return nucleus(logits.clamp(min=-80), p)
 
 
-@mutant("07.3", "work on a copy")
+@mutant("07.3", "your function changes its argument logits")
 def top_p_in_place(logits, p):
     logits.copy_(nucleus(logits, p))
     return logits
 
 
-@mutant("07.3", "the dtype of the logits")
+@mutant("07.3", "return float64, not float32")
 def top_p_narrows(logits, p):
     return nucleus(logits.float(), p)
 
@@ -427,13 +427,13 @@ def min_p_revives(logits, min_p):
     return min_p_by_probabilities(logits.clamp(min=-80), min_p)
 
 
-@mutant("07.4", "work on a copy")
+@mutant("07.4", "your function changes its argument logits")
 def min_p_in_place(logits, min_p):
     logits.copy_(min_p_by_probabilities(logits, min_p))
     return logits
 
 
-@mutant("07.4", "the dtype of the logits")
+@mutant("07.4", "return float64, not float32")
 def min_p_narrows(logits, min_p):
     return min_p_by_probabilities(logits.float(), min_p)
 
@@ -564,12 +564,12 @@ def penalties_of_all_ids(logits, prompt_ids, output_ids, **settings):
     return penalties_by_loops(logits, [prompt] * len(logits), [output] * len(logits), **settings)
 
 
-@mutant("07.5", "the caller's logits were changed")
+@mutant("07.5", "your function changes its argument logits")
 def penalties_in_place(logits, prompt_ids, output_ids, **settings):
     return logits.copy_(penalties_by_loops(logits, prompt_ids, output_ids, **settings))
 
 
-@mutant("07.5", "the dtype of the logits")
+@mutant("07.5", "return float64, not float32")
 def penalties_narrow(logits, prompt_ids, output_ids, **settings):
     return penalties_by_loops(logits.float(), prompt_ids, output_ids, **settings)
 
@@ -740,3 +740,140 @@ def diagnosis_in_lower_case():
 @mutant("07.7", "name the mistakes as MISTAKES does")
 def diagnosis_in_own_words():
     return RIGHT | {"D": "the repetition penalty has the wrong sign"}
+
+
+# Answers that an earlier check let through, or refused though they were right
+
+
+@mutant("07.1", "0.3 has more digits in float64")
+def temperature_in_float32(logits, temperature):
+    return temper(logits, torch.tensor(temperature).tolist())
+
+
+@mutant("07.1", "not just a low number")
+def temperature_zero_is_only_low(logits, temperature):
+    greedy = torch.tensor(temperature).view(-1, 1) == 0
+    cold = temper(logits, temperature)
+    return torch.where(greedy & cold.isneginf(), -1e9, cold)
+
+
+@mutant("07.1", "the result is new at a temperature of 1")
+def temperature_of_one_is_no_work(logits, temperature):
+    return logits if set(temperature) == {1} else temper(logits, temperature)
+
+
+@mutant("07.1", "your function changes its argument temperature")
+def temperature_of_zero_made_small(logits, temperature):
+    result = temper(logits, temperature)
+    temperature[:] = [t or 1e-9 for t in temperature]
+    return result
+
+
+@mutant("07.1", "whatever the size of the vocabulary")
+def temperature_of_the_top_100(logits, temperature):
+    return temper(keep(logits, places_of(logits) < 100), temperature)
+
+
+@mutant("07.2", "to the last bit")
+def top_k_through_float32(logits, k):
+    return top_k_by_places(logits.float(), k).to(logits.dtype)
+
+
+@mutant("07.2", "k may be large")
+def top_k_of_a_hundred_at_most(logits, k):
+    return keep(top_k_by_places(logits, k), places_of(logits) < 100)
+
+
+@mutant("07.3", "p may keep many tokens")
+def top_p_of_the_top_100(logits, p):
+    return keep(nucleus(logits, p), places_of(logits) < 100)
+
+
+@mutant("07.3", "neither more nor less")
+def top_p_with_ten_times_the_slack(logits, p):
+    return nucleus(logits, p, slack=1e-5)
+
+
+@mutant("07.3", "to the last bit")
+def top_p_through_float32(logits, p):
+    return keep(logits.float(), nucleus(logits, p).isfinite()).to(logits.dtype)
+
+
+@variant("07.3")
+def top_p_by_scattering(logits, p):
+    values, order = logits.sort(dim=-1, descending=True, stable=True)
+    probs = values.double().softmax(-1)
+    limit = torch.tensor(p, dtype=torch.float64).view(-1, 1)
+    gone = (probs.cumsum(-1) - probs >= limit - 1e-6) & (limit < 1)
+    gone[:, 0] = False
+    return torch.empty_like(logits).scatter(-1, order, values.masked_fill(gone, -INF))
+
+
+@mutant("07.4", "neither more nor less")
+def min_p_with_ten_times_the_slack(logits, min_p):
+    probs = logits.double().softmax(-1)
+    return keep(logits, probs >= column(min_p, probs) * probs.amax(-1, keepdim=True) * (1 - 1e-5))
+
+
+@mutant("07.4", "min_p may keep many tokens")
+def min_p_of_the_top_100(logits, min_p):
+    return keep(min_p_by_probabilities(logits, min_p), places_of(logits) < 100)
+
+
+@mutant("07.4", "means what it says")
+def min_p_of_nine_tenths_at_most(logits, min_p):
+    return min_p_by_probabilities(logits, [f if f == 1 else min(f, 0.9) for f in min_p])
+
+
+@mutant("07.5", "1.3 has more digits in float64")
+def penalties_in_float32(logits, prompt_ids, output_ids, **settings):
+    narrow = {name: torch.tensor(values).tolist() for name, values in settings.items()}
+    return penalties_by_loops(logits, prompt_ids, output_ids, **narrow)
+
+
+@mutant("07.5", "your function changes its argument prompt_ids")
+def penalties_that_join_the_lists(logits, prompt_ids, output_ids, **settings):
+    for prompt, output in zip(prompt_ids, output_ids):
+        prompt += output
+    return penalties_by_loops(logits, prompt_ids, output_ids, **settings)
+
+
+@mutant("07.5", "ids are as large as the vocabulary")
+def penalties_of_bytes(logits, prompt_ids, output_ids, **settings):
+    bytes_of = [[[i for i in ids if i < 256] for ids in rows] for rows in (prompt_ids, output_ids)]
+    return penalties_by_loops(logits, *bytes_of, **settings)
+
+
+@mutant("07.5", "a setting may raise what was there")
+def penalties_that_only_lower(logits, prompt_ids, output_ids, **settings):
+    settings["repetition_penalty"] = [max(r, 1) for r in settings["repetition_penalty"]]
+    return penalties_by_loops(logits, prompt_ids, output_ids, **settings)
+
+
+@mutant("07.6", "your function changes its argument logits")
+def sample_that_filters_the_callers_logits(logits, params, generators):
+    kept = sampling.filter_logits(logits, params)
+    if logits.is_contiguous():
+        logits.copy_(kept)
+    return sample_by_multinomial(kept, params, generators)
+
+
+@mutant("07.6", "return int64, not int32")
+def sample_in_small_integers(logits, params, generators):
+    return sample_by_multinomial(logits, params, generators).int()
+
+
+@mutant("07.6", "there is an axis too many: return the shape (20,)")
+def sample_as_a_column(logits, params, generators):
+    return sample_by_multinomial(logits, params, generators)[:, None]
+
+
+@mutant("07.6", "every token of the vocabulary can be drawn")
+def sample_of_bytes(logits, params, generators):
+    return sample_by_multinomial(logits[:, :256], params, generators)
+
+
+@mutant("07.6", "generators[b] belongs to row b")
+def sample_with_the_next_generator(logits, params, generators):
+    own = [g for g in generators if g is not None]
+    return sample_by_multinomial(logits, params, own + [None] * (len(params) - len(own)))

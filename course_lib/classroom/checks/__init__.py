@@ -2,15 +2,19 @@
 
 How to add an exercise
 1. `checks/nbXX.py`: write `check_name(attempt)` and add an `Exercise` to the module's `EXERCISES`.
-   The finished version is `course_lib`'s own function; where the library has none, write it here.
+   The finished version is `course_lib`'s own function; where the library has none, or does more than
+   the card says, write it here.
    Each call to `expect_equal` or `expect_close` isolates one mechanism by its choice of input and
    names the mistake that fails it. Expected values are written by hand or come from somebody else's
    code, never from the finished version. An exercise with a plain answer ("predict") is a function of
-   no arguments that returns the answer.
+   no arguments that returns the answer. A wrong kind, shape or dtype is named by the comparisons, a
+   changed argument, an endless loop and an iterator by `attempt.Attempt`: a check need not look.
+   Inputs differ in everything that an answer might lean on: ids above 255, unequal rows, the maximum in
+   the middle, a long vocabulary, settings that no float is equal to, every dtype that the card allows.
 2. `notebooks/XX_….ipynb`: a card headed by the words of `Exercise.heading`, then `@exercise("XX.n")`
    on a function whose body is a docstring and `...`.
 3. `tests/mutants/nbXX.py`: at least four wrong answers, each with the words of its rejection, and a
-   right answer written another way. `pytest tests/test_mutants.py` holds the three together.
+   right answer written another way. `pytest tests/classroom/test_mutants.py` holds the three together.
 """
 
 from __future__ import annotations

@@ -37,9 +37,8 @@ def expect_equal(got: Any, expected: Any, likely: str, *, where: str = "result")
     Raises:
         CheckFailed: they differ.
     """
-    difference = first_difference(got, expected, where)
-    if difference:
-        raise CheckFailed(show(expected), show(got), difference, likely)
+    if difference := first_difference(got, expected, where):
+        raise CheckFailed(show(expected), show(got), difference, misfit(got, expected) or likely)
 
 
 def expect_close(got: Any, expected: torch.Tensor | Real, likely: str, *, rtol: float = 1e-5,
@@ -60,9 +59,73 @@ def expect_close(got: Any, expected: torch.Tensor | Real, likely: str, *, rtol: 
             close = math.isclose(number, expected, rel_tol=rtol, abs_tol=atol)
             difference = None if close else f"{where} {versus(number, expected)}"
         else:
-            difference = f"{where} is {kind(got)}, expected a number"
+            difference = f"{where} is {kind(got)}, expected a number{no_return(got)}"
     if difference:
-        raise CheckFailed(show(expected), show(got), difference, likely)
+        raise CheckFailed(show(expected), show(got), difference, words_for(got, expected, likely))
+
+
+def words_for(got: Any, expected: Any, likely: str) -> str:
+    """The likely mistake: in the kind, the shape or the dtype where these differ, before anything in the values.
+
+    An axis of another size may come from either, and both are said.
+    """
+    if isinstance(expected, Real) and isinstance(got, torch.Tensor) and got.numel() == 1:
+        return likely  # it passes for a number
+    words = misfit(got, expected)
+    same_axes = isinstance(got, torch.Tensor) and isinstance(expected, torch.Tensor) and got.dim() == expected.dim()
+    if words and same_axes and got.shape != expected.shape:
+        return f"{words}; {likely}"
+    return words or likely
+
+
+def expect_number(got: Any, expected: Real, likely: str, *, rtol: float = 1e-5, atol: float = 1e-6,
+                  where: str = "result") -> None:
+    """Refuse `got` unless it is a plain number, no tensor, and nearly the expected one.
+
+    Raises:
+        CheckFailed: it is not.
+    """
+    expect_close(got, expected, likely, rtol=rtol, atol=atol, where=where)
+    if isinstance(got, torch.Tensor):
+        raise CheckFailed(show(expected), show(got), f"{where} is a tensor, expected a number",
+                          "return a plain number: .item() takes it out of a tensor of one element")
+
+
+def misfit(got: Any, expected: Any) -> str | None:
+    """What is wrong with the kind, the shape or the dtype, which is said before anything about the values.
+
+    >>> misfit((1, 2), [1, 2])
+    'return a list, not a tuple'
+    >>> misfit(torch.ones(2, 3), torch.ones(3, 2))
+    'the axes are in another order: return the shape (3, 2), not (2, 3)'
+    """
+    if got is None:
+        return "nothing comes back: a `return` is missing, or one of the branches has none"
+    if isinstance(expected, torch.Tensor):
+        return tensor_misfit(got, expected) if isinstance(got, torch.Tensor) else f"return a tensor, not {kind(got)}"
+    if kind(got) != kind(expected) and not (isinstance(expected, Real) and isinstance(got, Real)):
+        if not isinstance(got, torch.Tensor):
+            return f"return {kind(expected)}, not {kind(got)}"
+        return (f"return {kind(expected)}, not a tensor: .item() takes it out" if got.numel() == 1 else
+                f"return {kind(expected)}, not a tensor: .item() takes out one number, .tolist() a list")
+    if isinstance(expected, list | tuple):
+        return next((words for pair in zip(got, expected) if (words := misfit(*pair))), None)
+    return None
+
+
+def tensor_misfit(got: torch.Tensor, expected: torch.Tensor) -> str | None:
+    """What is wrong with the shape or, where that is right, with the dtype."""
+    shape, wanted = tuple(got.shape), tuple(expected.shape)
+    if shape != wanted:
+        mistake = ("there is an axis too many" if len(shape) > len(wanted) else
+                   "an axis is missing" if len(shape) < len(wanted) else
+                   "the axes are in another order" if sorted(shape) == sorted(wanted) else
+                   "an axis has another size")
+        return f"{mistake}: return the shape {wanted}, not {shape}"
+    if got.dtype != expected.dtype:
+        return (f"the result has another type than the card says: return {dtype(expected)}, not {dtype(got)}; .to(...) "
+                "converts, and new tensors take dtype=...")
+    return None
 
 
 def first_difference(got: Any, expected: Any, where: str) -> str | None:
@@ -74,8 +137,7 @@ def first_difference(got: Any, expected: Any, where: str) -> str | None:
     "counts has no 'b'"
     """
     if kind(got) != kind(expected):
-        missing = " (is a `return` missing?)" if got is None else ""
-        return f"{where} is {kind(got)}, expected {kind(expected)}{missing}"
+        return f"{where} is {kind(got)}, expected {kind(expected)}{no_return(got)}"
     if isinstance(expected, Mapping):
         return mapping_difference(got, expected, where)
     if isinstance(expected, list | tuple):
@@ -106,7 +168,7 @@ def tensor_difference(got: Any, expected: torch.Tensor, where: str, rtol: float,
     'weights[0, 1] is nan, expected 2'
     """
     if not isinstance(got, torch.Tensor):
-        return f"{where} is {kind(got)}, expected a tensor"
+        return f"{where} is {kind(got)}, expected a tensor{no_return(got)}"
     if got.shape != expected.shape:
         return f"{where} has shape {tuple(got.shape)}, expected {tuple(expected.shape)}"
     if got.dtype != expected.dtype:
@@ -131,6 +193,11 @@ def kind(value: Any) -> str:
                 f"of type {type(value).__name__}")
 
 
+def no_return(got: Any) -> str:
+    """A question, where nothing came."""
+    return " (is a `return` missing?)" if got is None else ""
+
+
 def versus(got: Any, expected: Any) -> str:
     """`is 1, expected 2`, in as many digits as it takes to see that they differ."""
     for digits in (6, 17):
@@ -152,11 +219,17 @@ def show(value: Any, limit: int = 160, digits: int = 6) -> str:
         numbers = [show(x, digits=digits) for x in value.detach().flatten()[:8].tolist()]
         more = ", ..." if value.numel() > 8 else ""
         return f"{dtype(value)} tensor of shape {tuple(value.shape)}: {', '.join(numbers)}{more}"
-    if isinstance(value, Real) and not isinstance(value, Integral):
-        return f"{float(value):.{digits}g}"
-    if isinstance(value, Mapping):
-        value = dict(value)
-    text = without_addresses(repr(value)).replace("\n", " ")
+    try:
+        if isinstance(value, Real) and not isinstance(value, Integral):
+            return f"{float(value):.{digits}g}"
+        text = repr(dict(value) if isinstance(value, Mapping) else value)
+    except Exception:  # a class of the reader's own
+        return f"a {type(value).__name__} that cannot be shown"
+    return cut(without_addresses(text).replace("\n", " "), limit)
+
+
+def cut(text: str, limit: int) -> str:
+    """The text, or its beginning and three dots."""
     return text if len(text) <= limit else f"{text[:limit]} ..."
 
 

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_lib.classroom.checks import Exercise
-from course_lib.classroom.checks.compare import expect_close, expect_equal
+from course_lib.classroom.checks.compare import CheckFailed, expect_close, expect_equal, misfit, show
 from course_lib.generate import Step, latency
 
 STAGES = ("tokenize", "embed", "attend", "feed forward", "score", "choose", "detokenize")
+CALLS_ALLOWED = 40  # of the counting model, far above the four that a right answer needs
 WHY = (
     "embed looks up a row for each id, and only tokenize makes ids",
     "attend works on vectors, and only embed makes vectors of ids",
@@ -60,27 +61,51 @@ def greedy_with_cache(model: Callable, prompt_ids: list[int], n: int, kv_cache: 
     return new_ids
 
 
-class CountingModel:
-    """Scores highest the id (3 * sum of all ids so far + how many) mod 97, and notes what it was given."""
+class CountingModel(nn.Module):
+    """Scores highest the id (3 * sum of all ids so far + how many) mod 997, and notes what it was given.
 
-    vocab_size = 97
+    The lowest score has the largest size. It offers what the notebook uses of a model: eval(), parameters() and
+    an embedding, beside the call.
+    """
+
+    vocab_size = 997
 
     def __init__(self) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(self.vocab_size, 1)
         self.calls: list[list[int]] = []
-        self.held: list[int] = []
+        self.kv_cache = CountedPositions()
 
-    def __call__(self, input_ids: Tensor, *, kv_cache: object = None, logits_to_keep: int = 0) -> Tensor:
-        if kv_cache is None:
-            raise ValueError("called without kv_cache: what the model has read would be lost")
+    def __repr__(self) -> str:
+        return "<model>"
+
+    def forward(self, input_ids: Tensor, *, kv_cache: object = None, logits_to_keep: int = 0) -> Tensor:
+        if kv_cache is not self.kv_cache:
+            raise ValueError("called without the kv_cache that was given: what the model has read would be lost")
         if input_ids.dim() != 2:
             raise ValueError(f"ids of shape {tuple(input_ids.shape)} are not allowed: must be (1, T)")
         new = input_ids[0].tolist()
         self.calls.append(new)
-        before = self.held
-        self.held = before + new
-        ends = range(len(before) + 1, len(self.held) + 1)
-        best = torch.tensor([(3 * sum(self.held[:end]) + end) % self.vocab_size for end in ends])
-        return torch.nn.functional.one_hot(best, self.vocab_size)[None, -logits_to_keep:].float()  # (1, T, V)
+        if len(self.calls) > CALLS_ALLOWED:
+            raise ValueError(f"called more than {CALLS_ALLOWED} times for {len(self.calls[0])} ids and a few new ones: "
+                             "does the loop end?")
+        before, held = len(kv_cache.held), kv_cache.held + new
+        kv_cache.held = held
+        best = torch.tensor([(3 * sum(held[:end]) + end) % self.vocab_size
+                             for end in range(before + 1, len(held) + 1)])
+        one_hot = nn.functional.one_hot(best, self.vocab_size).float()  # (T, V)
+        return (one_hot - 9 * one_hot.roll(1, -1))[None, -logits_to_keep:]  # (1, T, V)
+
+
+class CountedPositions:
+    """A cache that holds ids; its length is asked for as that of a cache of `course_lib`."""
+
+    def __init__(self) -> None:
+        self.held: list[int] = []
+
+    def get_seq_length(self) -> int:
+        """How many positions it holds."""
+        return len(self.held)
 
 
 def sizes(calls: list[list[int]]) -> str:
@@ -89,21 +114,18 @@ def sizes(calls: list[list[int]]) -> str:
 
 
 def check_greedy_with_cache(attempt: Callable) -> None:
-    prompt = [5, 11, 2]
-    # by hand: 3*18+3=57; 3*75+4=229, less 2*97: 35; 3*110+5=335, less 3*97: 44
-    for n, expected in ((1, [57]), (3, [57, 35, 44])):
+    # by hand: 3*18+3=57; 3*75+4=229; 3*304+5=917; 3*1221+6=3669, less 3*997: 678
+    cases = (([5, 11, 2], [57]), ([5, 11, 2], [57, 229, 917, 678]), ([7], [22, 89]))
+    for prompt, expected in cases:
         model = CountingModel()
-        got = attempt(model, list(prompt), n, object())
+        got = attempt(model, list(prompt), len(expected), model.kv_cache)
         expect_equal(model.calls[:1], [prompt], "prefill: the whole prompt goes through the model at once",
                      where="ids given to the first call")
-        expect_equal(sizes(model.calls), sizes([prompt] + [[0]] * (n - 1)),
+        expect_equal(sizes(model.calls), sizes([prompt] + [[0]] * (len(expected) - 1)),
                      "every id goes through the model once: after prefill only the id just chosen, and the "
                      "last one chosen not at all", where="what the model was called with")
         expect_equal(got, expected, "the next id is the argmax of the last position's logits, and only the "
                                     "n new ids are returned")
-    kept = list(prompt)
-    attempt(CountingModel(), kept, 2, object())
-    expect_equal(kept, prompt, "the caller's prompt was changed: build a new list", where="prompt_ids")
 
 
 # 00.3
@@ -118,8 +140,14 @@ def steps_of(*seconds: float) -> list[Step]:
 def check_latency(attempt: Callable) -> None:
     def expect_latency(seconds: tuple[float, ...], ttft: Fraction, itl: Fraction, rate: Fraction,
                        *likely: str) -> None:
-        got = attempt(steps_of(*seconds))
-        expect_equal(len(got), 3, "return three numbers: ttft_s, itl_s, tokens_per_s", where="len(result)")
+        try:
+            got = attempt(steps_of(*seconds))
+        except ZeroDivisionError as error:
+            raise CheckFailed(show(tuple(map(float, (ttft, itl, rate)))), f"ZeroDivisionError: {error}",
+                              "result does not come", likely[1]) from error
+        if not isinstance(got, tuple | list) or len(got) != 3:
+            raise CheckFailed("a tuple of three numbers", show(got), "result is no tuple of three numbers",
+                              misfit(got, ()) or "return three numbers: ttft_s, itl_s, tokens_per_s")
         for name, value, right, why in zip(("ttft_s", "itl_s", "tokens_per_s"), got, (ttft, itl, rate), likely):
             expect_close(value, right, why, where=name)
 
@@ -134,6 +162,12 @@ def check_latency(attempt: Callable) -> None:
         (0.25, 0.125, 0.125, 1.5), Fraction(1, 4), Fraction(7, 12), Fraction(2),
         "the first step, not the slowest one", "the mean, not the median: a slow step is felt too",
         "tokens over the sum of all seconds, not the mean of the steps' own rates")
+    expect_latency(
+        (0.5, 1.5), half, Fraction(3, 2), Fraction(1), "the first step", "two steps have one gap: divide by n - 1",
+        "two tokens over two seconds")
+    expect_latency(
+        (0.1, 0.3, 0.2, 0.7, 0.1, 0.1), Fraction(1, 10), Fraction(7, 25), Fraction(4),
+        "the first step, as it is", "the mean of all gaps, five of them here", "n tokens over the sum of all seconds")
     expect_latency(
         (0.5,), half, Fraction(0), Fraction(2), "one step is enough for a time to first token",
         "with one step there is no gap: 0.0, not an error", "one token over half a second")

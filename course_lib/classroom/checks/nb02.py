@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from numbers import Real
-from operator import index
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
 
 from course_lib.analysis.geometry import nearest
 from course_lib.classroom.checks import Exercise
-from course_lib.classroom.checks.compare import CheckFailed, expect_close, expect_equal, show
+from course_lib.classroom.checks.compare import CheckFailed, expect_close, expect_equal, expect_number, misfit, show
 from course_lib.config import ModelConfig
-from course_lib.costs import parameter_count
+from course_lib.costs import LLAMA_3_8B, parameter_count
 from course_lib.layers import apply_rope
+from course_lib.published import PUBLISHED
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -44,6 +44,13 @@ def check_lookup(attempt: Callable) -> None:
                  where="result for ids (4, 2)")
     expect_close(attempt(table.double(), torch.tensor([2])), table.double()[2:3],
                  "the result has the type of the table: a one-hot matrix has to take it over")
+    expect_close(attempt(table + 0.5, torch.tensor([4])), torch.tensor([[40.5, 41.5, 42.5]]),
+                 "the table is an argument: the same ids pick other rows in another table")
+    ids = torch.tensor([[[299, 5, 256]], [[0, 298, 299]]])
+    large = random(300, 3)
+    expect_close(attempt(large, ids), torch.stack([large[row] for row in ids.flatten().tolist()]).view(2, 1, 3, 3),
+                 "ids may have any shape and any size below V, and the numbers are the table's to the last bit", rtol=0,
+                 atol=0, where="result for ids (2, 1, 3)")
     weight = random(7, 3).requires_grad_()
     got = attempt(weight, torch.tensor([[2, 5], [5, 0]]))
     expect_equal(bool(getattr(got, "requires_grad", False)), True,
@@ -62,11 +69,11 @@ def check_nearest(attempt: Callable) -> None:
     def expect_nearest(weight: Tensor, id: int, k: int, ids: list[int], cosines: list[float], likely: str,
                        why_cosines: str) -> None:
         got = attempt(weight.clone(), id, k)
-        try:
-            got_ids, got_cosines = [index(i) for i, _ in got], [float(c) for _, c in got]
-        except (TypeError, ValueError):
+        if not isinstance(got, list) or not all(map(is_pair, got)):
             raise CheckFailed("a list of pairs (id, cosine)", show(got), "result is no list of pairs (id, cosine)",
-                              "each pair is (id, cosine), id first, an int: [(2, 0.8), (1, 0.6)]") from None
+                              misfit(got, []) or "each pair is (id, cosine), id first, an int, and both plain "
+                              "numbers, no tensors: [(2, 0.8), (1, 0.6)]")
+        got_ids, got_cosines = [i for i, _ in got], [float(c) for _, c in got]
         if id in got_ids:
             raise CheckFailed(show(ids), show(got_ids), f"the neighbours of row {id} hold {id}",
                               "row `id` itself is in the list, and it is no neighbour of itself: leave out row `id` by "
@@ -90,9 +97,24 @@ def check_nearest(attempt: Callable) -> None:
     expect_nearest(torch.tensor([[3.0, 4], [0, 0], [-4, 3.1], [-3, -4]]), 0, 3, [2, 1, 3], [0.4 / 5 / 5.060632, 0, -1],
                    "a row of zeros has no direction: give it cosine 0, and let no NaN through",
                    "a row of zeros has no direction: give it cosine 0, and let no NaN through")
-    kept = rows.clone()
-    attempt(kept, 0, 2)
-    expect_close(kept, rows, "the table was changed: make new tensors, without operations in place", where="weight")
+    scaled = "the length of a row may be small: divide by the lengths as they are, and add nothing to them"
+    expect_nearest(rows[[0, 2, 3, 1]] / 100, 0, 2, [1, 3], [0.8, 0.6], scaled, scaled)
+    zero = attempt(torch.tensor([[1.0, 2], [0, 0], [2, 1]]), 1, 2)
+    expect_equal(sorted((i, float(c)) for i, c in zero), [(0, 0.0), (2, 0.0)],
+                 "a row of zeros has cosine 0 with everything, and row `id` itself stays out", where="sorted(result)")
+    many = random(300, 5)
+    lengths = [math.sqrt(math.fsum(x * x for x in row)) for row in many.tolist()]
+    cosines = {i: math.fsum(x * y for x, y in zip(row, many[270].tolist())) / lengths[i] / lengths[270]
+               for i, row in enumerate(many.tolist()) if i != 270}
+    best = sorted(cosines, key=lambda i: -cosines[i])[:150]
+    expect_nearest(many, 270, 150, best, [cosines[i] for i in best], "every row of the table may be a neighbour",
+                   "in float64 the cosine has the digits of a float64")
+
+
+def is_pair(pair: object) -> bool:
+    """Whether it is an integer and a number, both plain."""
+    return (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], Integral)
+            and isinstance(pair[1], Real))
 
 
 # 02.3
@@ -116,6 +138,10 @@ def check_table_share(attempt: Callable) -> None:
                  "without tying, the head is a second matrix of vocab_size * hidden_size: it counts, above and below")
     expect_close(attempt(ModelConfig(**shape, positions="learned", max_position_embeddings=10)), Fraction(48, 220),
                  "learned positions are parameters, but no part of the token table")
+    expect_close(attempt(PUBLISHED["Llama-3.2-1B"]), Fraction(128_256 * 2048, 1_235_814_400),
+                 "all of this comes from the config", where="Llama-3.2-1B")
+    expect_close(attempt(LLAMA_3_8B), Fraction(2 * 128_256 * 4096, 8_030_261_248), "all of this comes from the config",
+                 where="Llama-3-8B")
 
 
 def above_one(value: object) -> bool:
@@ -134,17 +160,12 @@ def turned(x: Tensor, angles: Tensor) -> Tensor:
 
 
 def check_apply_rope(attempt: Callable) -> None:
-    in_place = ("the caller's tensor was changed: build a new one; written in place, the first half was overwritten "
-                "before the second was computed")
-
     def tables(angles: Tensor) -> tuple[Tensor, Tensor]:
         return angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
 
     def turn(vector: list[float], *angles: float) -> Tensor:
         x = torch.tensor(vector, dtype=torch.float64).view(1, 1, 1, -1)
-        kept = x.clone()
-        got = attempt(kept, *tables(torch.tensor([angles], dtype=torch.float64)))
-        expect_close(kept, x, in_place, where="x")
+        got = attempt(x, *tables(torch.tensor([angles], dtype=torch.float64)))
         return got.reshape(-1) if isinstance(got, Tensor) and got.numel() == len(vector) else got
 
     def expect_turn(vector: list[float], angles: tuple[float, ...], expected: list[float], likely: str) -> None:
@@ -167,9 +188,10 @@ def check_apply_rope(attempt: Callable) -> None:
     tables_of_each = (torch.cat((f(each), f(each)), dim=-1) for f in (torch.cos, torch.sin))
     expect_close(attempt(x.clone(), *tables_of_each), turned(x, each),
                  "the tables may differ between rows of the batch, (B, 1, T, Dh): let them broadcast")
-    kept = x.clone()
-    attempt(kept, *tables(angles))
-    expect_close(kept, x, in_place, where="x")
+    expect_close(attempt(x.float(), *(table.float() for table in tables(angles))), turned(x, angles).float(),
+                 "float32 stays float32")
+    expect_close(attempt(x[:, :, :1], *(table[:1] for table in tables(angles))), turned(x[:, :, :1], angles[:1]),
+                 "a single position, as when a model writes, is turned like any other")
 
 
 # 02.5
@@ -204,12 +226,18 @@ def check_shift_error(attempt: Callable) -> None:
 
         return max(abs(score(i, j, shift) - score(i, j, 0)) for i in range(len(q)) for j in range(len(k)))
 
+    def of_integers(rotate: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+        """Refuses positions that could not be the index of a table."""
+        def checked(x: Tensor, positions: Tensor) -> Tensor:
+            if not isinstance(positions, Tensor) or positions.is_floating_point() or positions.dim() != 1:
+                raise CheckFailed("a tensor (T,) of integers", show(positions), "the positions that rotate is given",
+                                  "positions are looked up in tables: torch.arange(T), which counts in integers")
+            return rotate(x, positions)
+        return checked
+
     def expect_error(rotate: Callable, q: Tensor, k: Tensor, shift: int, likely: str) -> None:
-        got = attempt(rotate, q, k, shift)
-        if isinstance(got, Tensor) and got.numel() == 1:
-            raise CheckFailed("a number", show(got), "result is a tensor, expected a number",
-                              "return a plain number: .item() takes it out of a tensor of one element")
-        expect_close(got, worst(rotate, q, k, shift), likely, atol=1e-9)
+        expected = worst(rotate, q, k, shift)
+        expect_number(attempt(of_integers(rotate), q, k, shift), expected, likely, atol=1e-9)
 
     expect_error(turn_by(lambda p: p), q, k, 7,
                  "queries and keys both move by the shift, and are compared with the scores before it: with turns "
@@ -221,6 +249,10 @@ def check_shift_error(attempt: Callable) -> None:
                  "a score that falls has changed, too: absolute values first, then the maximum, no mean")
     expect_error(turn_by(lambda p: p**2), q, k, 3,
                  "all pairs of positions count: on the diagonal the distance is 0 and nothing changes here")
+    first, last = torch.eye(5, dtype=torch.float64)[[0, 4]].unsqueeze(-1)  # (T, 1): one vector is not 0
+    for q, k in ((first, last), (last, first)):
+        expect_error(lambda x, positions: x * (1 + positions[:, None]), q, k, 2,
+                     "all pairs of positions count, those with the key after the query as well")
 
 
 EXERCISES = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from course_lib.analysis.heads import induction_scores
 from course_lib.classroom.checks import Exercise
-from course_lib.classroom.checks.compare import expect_close
+from course_lib.classroom.checks.compare import CheckFailed, expect_close, show
 from course_lib.layers import attention_weights, causal_mask, repeat_kv
 
 # Pairwise distinct sizes, so that no exchange of two axes goes unseen.
@@ -39,7 +40,18 @@ def weights_by_loops(q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
 
 def check_attention_weights(attempt: Callable) -> None:
     def expect_weights(q: Tensor, k: Tensor, mask: Tensor, likely: str) -> None:
-        expect_close(attempt(q, k, mask), weights_by_loops(q, k, mask), likely, rtol=1e-4)
+        expected = weights_by_loops(q, k, mask)
+        try:
+            with warnings.catch_warnings():  # PyTorch's about k.T; ours says what to write
+                warnings.filterwarnings("ignore", "The use of `x.T`")
+                got = attempt(q, k, mask)
+        except RuntimeError as error:
+            if "must match" not in str(error) and "Expected size" not in str(error):
+                raise
+            raise CheckFailed(show(expected), f"RuntimeError: {error}", "result does not come",
+                              "do the axes of the product fit? k.transpose(-1, -2) exchanges the last two of "
+                              "(B, H, S, Dh); k.T reverses all four, and k alone still has Dh last") from error
+        expect_close(got, expected, likely, rtol=1e-4)
 
     open_mask = torch.ones(T, S, dtype=torch.bool)
     expect_weights(torch.zeros(B, H, T, DH), rand(B, H, S, DH), open_mask,
@@ -66,6 +78,10 @@ def check_attention_weights(attempt: Callable) -> None:
                    "(B, H, Dh, S)")
     expect_weights(200 * rand(B, H, T, DH), rand(B, H, S, DH, seed=1), open_mask,
                    "exp of a large score overflows: softmax subtracts the largest score of the row first")
+    expect_weights(200 * rand(B, H, T, DH), rand(B, H, S, DH, seed=1), holes,
+                   "the largest score of a row may be a masked one: mask first, then subtract the largest that is left")
+    expect_weights(rand(1, 2, 2, 4), rand(1, 2, 7, 4, seed=1), torch.ones(2, 7, dtype=torch.bool),
+                   "Dh, T and S come from the shapes")
     holes[2] = False
     expect_weights(rand(B, H, T, DH), rand(B, H, S, DH, seed=1), holes,
                    "a query that may see no key takes nothing, a row of zeros: softmax of nothing but -inf is NaN")
@@ -89,6 +105,10 @@ def check_causal_mask(attempt: Callable) -> None:
     expect_mask(3, 4, [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]],
                 "query t stands at position S - T + t: the first one sees the S - T keys before the queries, "
                 "and itself")
+    expect_mask(9, 300, [[int(s <= 300 - 9 + t) for s in range(300)] for t in range(9)],
+                "query t stands at position S - T + t, however long the text is")
+    expect_mask(12, 12, [[int(s <= t) for s in range(12)] for t in range(12)],
+                "with T = S row t sees the keys 0 ... t, however long the text is")
 
 
 # 03.3
@@ -103,18 +123,21 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
 
 
 def check_split_heads(attempt: Callable) -> None:
-    heads, length, size = 5, 3, 4
-
-    def expect_split(batch: int, n: int, likely: str) -> None:
+    def expect_split(batch: int, n: int, likely: str, heads: int = 5, size: int = 4) -> None:
         x = torch.arange(float(batch * n * heads * size)).view(batch, n, heads * size)
         expected = torch.tensor([[[[x[b, t, h * size + d].item() for d in range(size)] for t in range(n)]
                                   for h in range(heads)] for b in range(batch)])
         expect_close(attempt(x, heads), expected, likely)
 
     expect_split(1, 1, "the result is (B, H, T, Dh), and head h takes Dh neighbouring numbers, from h * Dh on")
-    expect_split(1, length, "a head keeps the order of the tokens: split the last axis into (H, Dh) first, then "
-                            "exchange T and H; a view straight to (B, H, T, Dh) mixes tokens")
-    expect_split(2, length, "batch rows stay apart")
+    expect_split(1, 3, "a head keeps the order of the tokens: split the last axis into (H, Dh) first, then "
+                       "exchange T and H; a view straight to (B, H, T, Dh) mixes tokens")
+    expect_split(2, 3, "batch rows stay apart")
+    x = rand(2, 3, 20).double() / 3
+    expect_close(attempt(x, 5), torch.stack([x[..., 4 * h : 4 * h + 4] for h in range(5)], dim=1),
+                 "the numbers only move: each stays what it is, to the last bit", rtol=0, atol=0)
+    expect_close(attempt(x, 2), torch.stack([x[..., :10], x[..., 10:]], dim=1), "the number of heads is an argument")
+    expect_split(3, 6, "the number of heads is an argument, and Dh follows from it", heads=2, size=7)
 
 
 # 03.4
@@ -123,7 +146,7 @@ def check_split_heads(attempt: Callable) -> None:
 def check_repeat_kv(attempt: Callable) -> None:
     def expect_repeated(x: Tensor, groups: int, likely: str) -> None:
         expected = torch.stack([x[:, h // groups] for h in range(x.shape[1] * groups)], dim=1)
-        expect_close(attempt(x, groups), expected, likely)
+        expect_close(attempt(x, groups), expected, likely, rtol=0, atol=0)
 
     x = rand(2, 3, 5, 4)
     heads = torch.tensor([10.0, 20.0, 30.0]).view(1, 3, 1, 1)
@@ -131,6 +154,8 @@ def check_repeat_kv(attempt: Callable) -> None:
                               "10, 20, 30, 10, 20, 30")
     expect_repeated(heads[:, :1], 7, "each head comes `groups` times, so Hkv * groups heads in all")
     expect_repeated(x, 2, "only the axis of heads grows; batch, positions and Dh stay as they are")
+    expect_repeated(rand(1, 6, 3, 2), 4, "query head h reads key head h // groups, for any number of heads")
+    expect_repeated(x.double() / 3, 2, "the numbers only move: each stays what it is, to the last bit")
     expect_repeated(x, 1, "with one query head per group nothing changes")
 
 
@@ -177,6 +202,11 @@ def check_induction_scores(attempt: Callable) -> None:
     expect_scores(looking((2, 1, 1, i, i - n + 1)), scores(l2h1=0.5), "the mean over the batch")
     expect_scores(0.5 * looking() + 0.5 * looking((2, 2, None, i, i - n + 1)), scores(l2h2=0.5),
                   "the score is the share of attention, not whether it is the largest")
+    n, weights = 6, rand(2, 3, 4, 12, 12).softmax(-1)
+    expected = torch.tensor([[math.fsum(weights[layer, b, h, i, i - n + 1].item() for b in range(3)
+                                        for i in range(n, 2 * n - 1)) / (3 * (n - 1)) for h in range(4)]
+                             for layer in range(2)])
+    expect_scores(weights, expected, "n is an argument: the queries are i = n ... 2n - 2, whatever n is")
 
 
 EXERCISES = (

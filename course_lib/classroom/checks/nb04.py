@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.classroom.checks import Exercise
-from course_lib.classroom.checks.compare import expect_close, expect_equal
+from course_lib.classroom.checks.compare import CheckFailed, expect_close, expect_equal, show, versus
 from course_lib.config import ModelConfig
 from course_lib.costs import LLAMA_3_8B
 from course_lib.published import PUBLISHED
@@ -54,20 +54,21 @@ def check_rms_norm(attempt: Callable) -> None:
     expect_close(attempt(x.clone(), weight, 1e-3), F.rms_norm(x, (6,), weight, 1e-3),
                  "every vector by itself: the mean runs over the last dimension alone, with keepdim=True")
     half = torch.tensor([300.0, -300.0, 300.0, 0.0], dtype=torch.float16)
-    got = attempt(half, ones.half(), 1e-5)
-    stayed_wide = isinstance(got, Tensor) and got.dtype != half.dtype
-    expect_close(got, half / 150 / 3**0.5,  # the mean square is 3/4 of 300**2
-                 "the result has to go back to the type of x, with .to(x.dtype)" if stayed_wide else
+    expect_close(attempt(half, ones.half(), 1e-5), half / 150 / 3**0.5,  # the mean square is 3/4 of 300**2
                  "the squares were taken in float16, where that of 300 is infinite: go to float32 first",
                  rtol=2e-3, atol=0)
     small = torch.tensor([1e-4, -1e-4, 1e-4, 1e-4], dtype=torch.float16)
     expect_close(attempt(small, ones.half(), 1e-12), torch.tensor([1.0, -1.0, 1.0, 1.0], dtype=torch.float16),
                  "in float16 the square of 1e-4 is 0: square in float32", rtol=2e-3, atol=0)
-    kept = random(3, 4)
-    before = kept.clone()
-    attempt(kept, ones, 1e-5)
-    expect_close(kept, before, "the caller's x was changed: it is the residual stream, so make a new tensor",
-                 where="x")
+    single, weight = random(3, 40, seed=2, dtype=torch.float32), random(40, seed=3, dtype=torch.float32)
+    single[1] = 0
+    expect_close(attempt(single, weight, 1e-5), F.rms_norm(single, (40,), weight, 1e-5),
+                 "float32 in, float32 out, and a vector of zeros stays one")
+    brain = random(8, 64, seed=4, dtype=torch.bfloat16)
+    exact = brain.double() * torch.rsqrt(brain.double().square().mean(-1, keepdim=True) + 1e-5)
+    expect_close(attempt(brain, torch.ones(64, dtype=torch.bfloat16), 1e-5), exact.to(brain.dtype),
+                 "bfloat16 is narrower than float32, too: its squares keep 8 bits, so take them in float32", rtol=1e-3,
+                 atol=0)
 
 
 # 04.2
@@ -106,6 +107,12 @@ def check_swiglu(attempt: Callable) -> None:
     expected = F.linear(F.silu(F.linear(x, square[0])) * F.linear(x, square[1]), square[2])
     expect_close(attempt(x, *square), expected,
                  "with square matrices a forgotten transpose raises no error and is wrong all the same")
+    expect_close(number(2, 500, 5, 7), 1000 * 10 * 7,
+                 "silu(1000) is 1000: exp(1000) overflows, and infinite / infinite is NaN; exp(-z) does not")
+    narrow = [matrix.float() for matrix in (x[0, 0], gate, up, down)]  # x is a single vector (D,)
+    bent = F.silu(F.linear(narrow[0], narrow[1])) * F.linear(narrow[0], narrow[2])
+    expect_close(attempt(*narrow), F.linear(bent, narrow[3]), "any number of dimensions in front, none as well, and "
+                                                              "float32 stays float32")
 
 
 # 04.3
@@ -158,10 +165,27 @@ def check_decoder_layer(attempt: Callable) -> None:
                  "the MLP reads post_attention_layernorm of the stream")
     expect_layer((plus(3), plus(7), same, same), 13 + 20,
                  "attention comes first, and the MLP reads and extends the stream that attention has added to")
-    x = torch.full((2, 5, 3), 5.0)
-    attempt(x, plus(3), plus(7), same, same)
-    expect_close(x, torch.full((2, 5, 3), 5.0),
-                 "the caller's x was changed: x += ... writes into it, x = x + ... does not", where="x")
+    expect_mixing_layer(attempt)
+
+
+def expect_mixing_layer(attempt: Callable) -> None:
+    """On random numbers, with parts that move information between positions, each called exactly once."""
+    calls = []
+
+    def part(name: str, function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        def call(x: Tensor) -> Tensor:
+            calls.append(name)
+            return function(x)
+        return call
+
+    x = random(2, 5, 3)
+    parts = {"self_attn": lambda x: 2 * x.cumsum(1), "mlp": lambda x: x.roll(1, -1) - 1, "input_layernorm": torch.tanh,
+             "post_attention_layernorm": torch.sin}
+    h = x + 2 * torch.tanh(x).cumsum(1)
+    expect_close(attempt(x, *(part(*item) for item in parts.items())), h + torch.sin(h).roll(1, -1) - 1,
+                 "h = x + self_attn(input_layernorm(x)), then h + mlp(post_attention_layernorm(h)), on any numbers")
+    expect_equal(sorted(calls), sorted(parts), "every part is called once: a call costs time, and attention with a "
+                 "cache would store its keys twice; keep what a part returned in a variable", where="sorted(the calls)")
 
 
 # 04.4
@@ -208,6 +232,10 @@ def check_count_parameters(attempt: Callable) -> None:
     expect_count(one + 500, "without tie_word_embeddings the head is a second matrix of the size of the "
                             "embedding", tie_word_embeddings=False)
     expect_count(one - 160, "k and v shrink with num_key_value_heads, q and o do not", num_key_value_heads=1)
+    # Embedding 50,307,257; attention 2 * 84,084 + 2 * 12,012; MLP 3 * 2,005,003; three norms of 1,001.
+    odd = {"vocab_size": 50_257, "hidden_size": 1001, "intermediate_size": 2003, "num_hidden_layers": 1,
+           "num_attention_heads": 7, "num_key_value_heads": 1, "head_dim": 12}
+    expect_equal(attempt(ModelConfig(**odd)), 56_517_461, "every digit counts: whole numbers, and no floats on the way")
     expect_equal(attempt(LLAMA_3_8B), 8_030_261_248, "every digit counts", where="Llama-3-8B")
     expect_equal(attempt(PUBLISHED["Llama-3.2-1B"]), 1_235_814_400, "this one ties its head", where="Llama-3.2-1B")
 
@@ -237,8 +265,15 @@ def check_first_differing(attempt: Callable) -> None:
     base = {"embed": random(2, 5, 4), "layer 0": random(2, 5, 4, seed=1), "layer 1": random(2, 5, 4, seed=2)}
 
     def expect_name(changes: Mapping[str, Tensor], expected: str | None, likely: str, tolerance: float = 1e-3) -> None:
-        ours = {name: value.clone() for name, value in base.items()} | changes
-        expect_equal(attempt(ours, base, tolerance), expected, likely)
+        compare({name: value.clone() for name, value in base.items()} | changes, base, expected, likely, tolerance)
+
+    def compare(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], expected: str | None, likely: str,
+                tolerance: float = 1e-3) -> None:
+        got = attempt(ours, theirs, tolerance)
+        if got is not None and not isinstance(got, str):
+            raise CheckFailed(show(expected), show(got), "result is no name", "return the name alone, or None")
+        if got != expected:
+            raise CheckFailed(show(expected), show(got), f"result {versus(got, expected)}", likely)
 
     def one_off(name: str, by: float) -> Tensor:
         value = base[name].clone()
@@ -258,19 +293,48 @@ def check_first_differing(attempt: Callable) -> None:
     expect_name({"layer 1": base["layer 1"][:, :1]}, "layer 1",
                 "shapes (2, 1, 4) and (2, 5, 4) subtract without an error, for PyTorch stretches the one: compare "
                 "the shapes first")
-    same_rows = {"embed": torch.ones(2, 1, 4)}
-    expect_equal(attempt(same_rows, {"embed": torch.ones(2, 5, 4)}, 1e-3), "embed",
-                 "equal numbers in another shape are a difference, although they subtract to zero")
+    compare({"embed": torch.ones(2, 1, 4)}, {"embed": torch.ones(2, 5, 4)}, "embed",
+            "equal numbers in another shape are a difference, although they subtract to zero")
+    expect_name({"layer 0": base["layer 0"].reshape(5, 2, 4)}, "layer 0",
+                "the same numbers in another shape are a difference: compare the shapes first")
     large = {"logits": 1e4 * random(3, 4)}
-    expect_equal(attempt({"logits": large["logits"] + 0.5}, large, 1e-3), None,
-                 "the tolerance is a share of the largest value of theirs: 0.5 on values up to 10,000 is rounding")
-    pair = {"logits": torch.tensor([1000.0, 0.001])}, {"logits": torch.tensor([1000.0, 0.002])}
-    expect_equal(attempt(*pair, 1e-3), None,
-                 "0.001 and 0.002 beside 1000 are rounding: the limit is a share of the largest value of the "
-                 "tensor, not of each value")
+    compare({"logits": large["logits"] + 0.5}, large, None,
+            "the tolerance is a share of the largest value of theirs: 0.5 on values up to 10,000 is rounding")
+    compare({"logits": torch.tensor([1000.0, 0.001])}, {"logits": torch.tensor([1000.0, 0.002])}, None,
+            "0.001 and 0.002 beside 1000 are rounding: the limit is a share of the largest value of the "
+            "tensor, not of each value")
     small = {"logits": 1e-4 * random(3, 4)}
-    expect_equal(attempt({"logits": torch.zeros_like(small["logits"])}, small, 1e-3), "logits",
-                 "the tolerance is a share of the largest value of theirs: values of 1e-4 that are all 0 are wrong")
+    compare({"logits": torch.zeros_like(small["logits"])}, small, "logits",
+            "the tolerance is a share of the largest value of theirs: values of 1e-4 that are all 0 are wrong")
+    compare_harder(compare, base)
+
+
+def compare_harder(compare: Callable, base: Mapping[str, Tensor]) -> None:
+    """Differences that a comparison misses which sorts, forgets signs or takes the limit from elsewhere."""
+    both = "result = max |ours - theirs|, number by number: "
+    compare(base | {"layer 1": base["layer 1"].flip(1)}, base, "layer 1",
+            both + "the same numbers in another order are a difference")
+    compare(base | {"layer 0": -base["layer 0"]}, base, "layer 0", both + "values with the wrong sign are a difference")
+    nan = base | {"layer 1": base["layer 1"].log()}  # of numbers below 0, too
+    compare(nan, nan, "layer 1", "NaN agrees with nothing, not even with NaN: ask `not difference <= limit`")
+    wrong = base | {"embed": base["embed"] + 9, "layer 1": base["layer 1"] + 9}
+    compare(dict(reversed(wrong.items())), base, "embed",
+            "the first in the order of theirs, whatever the order of ours")
+    scales = {"embed": 1e4 * base["embed"], "layer 0": base["layer 0"]}
+    compare(scales | {"layer 0": base["layer 0"] + 0.5}, scales, "layer 0",
+            "each tensor has its own limit: 0.5 is rounding beside 10,000, and is not beside 1")
+    low = {"logits": torch.tensor([-1000.0, 0.5])}
+    compare({"logits": torch.tensor([-1000.0, 1.0])}, low, None,
+            "the limit is a share of the largest |theirs|, and -1000 is large")
+    compare({"logits": torch.tensor([1.8])}, {"logits": torch.tensor([1.0])}, "logits",
+            "the limit is a share of theirs, not of ours: 0.8 is above 0.5 * 1", 0.5)
+    compare({"logits": torch.tensor([8.0, 1.0])}, {"logits": torch.tensor([8.0, 2.0])}, None,
+            "max |ours - theirs| <= limit agrees: 1 is not above 0.125 * 8", 0.125)
+    flat = {"logits": torch.ones(400)}
+    compare({"logits": torch.ones(400).index_fill(0, torch.tensor([123]), 1.005)}, flat, "logits",
+            "one number that is 0.005 off is too much, among however many: the largest difference, no mean and no norm")
+    zeros = {"logits": torch.zeros(3)}
+    compare(zeros, zeros, None, "0 is not above 0: two tensors of zeros agree")
 
 
 EXERCISES = (

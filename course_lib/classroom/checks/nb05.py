@@ -10,8 +10,19 @@ import torch
 from torch import Tensor
 
 from course_lib.classroom.checks import Exercise
-from course_lib.classroom.checks.compare import CheckFailed, expect_close, expect_equal
+from course_lib.classroom.checks.compare import CheckFailed, expect_close, expect_equal, expect_number
 from course_lib.training.train import TrainConfig, learning_rate, next_token_loss
+
+
+def random(*shape: int) -> Tensor:
+    """Normal numbers in float64, the same on every run."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def loss_of(scores: list[float], target: int) -> float:
+    """-ln(probability of the target), in Python floats."""
+    return math.log(math.fsum(math.exp(score) for score in scores)) - scores[target]
+
 
 # 05.1
 
@@ -48,6 +59,11 @@ def check_cross_entropy(attempt: Callable) -> None:
     expect_loss(torch.tensor([[0.0, 200.0]]), [0], 200.0,
                 "a probability of e to the -200 is 0 in float32 and its logarithm infinite: stay with logarithms, "
                 "log of the sum minus the score, and add nothing to the probability")
+    expect_loss(torch.tensor([[1000.0, 0.0]]), [1], 1000.0,
+                "a loss may be as large as the scores make it: cut nothing")
+    many, targets = random(5, 300), [299, 0, 256, 17, 3]
+    expect_loss(many, targets, math.fsum(loss_of(*row) for row in zip(many.tolist(), targets)) / 5,
+                "each row with its own target, for any number of rows and of scores")
     logits = odds.log().requires_grad_()
     got = attempt(logits, torch.tensor([2, 1]))
     expect_equal(bool(getattr(got, "requires_grad", False)), True,
@@ -78,6 +94,7 @@ def check_next_token_loss(attempt: Callable) -> None:
                 "the text")
     expect_loss(knowing([3, 1, 0]), [[5, 3, 1, 4]], 50 / 3,
                 "the last position predicts the last id; the mean is over all three positions")
+    expect_loss(knowing([3, 1, 4]), [[5, 3, 1, 6]], 50 / 3, "the ids are an argument: other labels, another loss")
     expect_loss(knowing([3, 1, 4], [2, 6, 0]), [[5, 3, 1, 4], [0, 2, 6, 0]], 0.0,
                 "rows of the batch stay apart: flatten (B, T, V) to (B * T, V) and the labels alike")
     expect_loss(torch.zeros(2, 3, 7), [[5, 3, 1, 4], [0, 2, 6, 0]], math.log(7),
@@ -85,6 +102,19 @@ def check_next_token_loss(attempt: Callable) -> None:
     scores = torch.tensor([[[0.0, 1.0, 3.0, -2.0]]])  # bfloat16 holds them exactly
     expect_loss(scores.bfloat16(), [[0, 1]], -scores.double().log_softmax(-1)[0, 0, 1].item(),
                 "logits in bfloat16 are made float32 first: with 8 bits the loss is no use to an optimizer")
+    scores, ids = random(2, 3, 300).float(), [[5, 299, 0, 256], [0, 7, 260, 6]]
+    losses = [loss_of(scores[b, t].tolist(), ids[b][t + 1]) for b in range(2) for t in range(3)]
+    expect_loss(scores, ids, math.fsum(losses) / 6, "every prediction has its own loss: the mean over all rows and "
+                "positions, for any number of them")
+    scores = torch.zeros(2, 2, 4, requires_grad=True)
+    got = attempt(scores, torch.tensor([[0, 1, 2], [3, 3, 0]]))
+    expect_equal(bool(getattr(got, "requires_grad", False)), True,
+                 "training needs the gradient: no detach, no .item(), no way through Python numbers or lists",
+                 where="result.requires_grad")
+    got.backward()
+    right = torch.nn.functional.one_hot(torch.tensor([[1, 2], [3, 0]]), 4)
+    expect_close(scores.grad, (0.25 - right) / 4, "the gradient is (probability - what happened) / (B * T)",
+                 where="gradient")
 
 
 # 05.3
@@ -106,7 +136,7 @@ def check_learning_rate(attempt: Callable) -> None:
         except ZeroDivisionError as error:
             raise CheckFailed(f"{float(expected):g}", f"ZeroDivisionError: {error}", "result does not come",
                               "a denominator below 1 counts as 1") from error
-        expect_close(rate, float(expected), likely)
+        expect_number(rate, float(expected), likely, atol=1e-12)
 
     expect_rate(0, 2, "the first step, step 0, already learns: (step + 1) / warmup_steps of the peak")
     expect_rate(2, 6, "the rise is linear, and its end is peak_lr")
@@ -123,6 +153,11 @@ def check_learning_rate(attempt: Callable) -> None:
     expect_rate(12, Fraction(8 * 8, 20), "where rise and fall overlap the lower one counts: the least of 1, rise and "
                 "fall, not their product", warmup_steps=16, decay_fraction=1.0)
     expect_rate(1, 1.5, "peak_lr scales everything", peak_lr=3.0)
+    small = {"steps": 1000, "warmup_steps": 300, "decay_fraction": 0.3, "peak_lr": 6e-4}
+    floor = "nothing but the card's three numbers: no least rate, and no rounding"
+    expect_rate(0, 6e-4 / 300, floor, **small)
+    expect_rate(999, 6e-4 / 300, floor, **small)
+    expect_rate(800, 6e-4 * 2 / 3, "the fall is linear, whatever the settings", **small)
 
 
 # 05.4
@@ -147,6 +182,7 @@ def check_training_bytes(attempt: Callable) -> None:
     expect_bytes(0, 1, 16, "AdamW keeps four numbers for a parameter, of four bytes each: the weight, its gradient "
                            "and two running means")
     expect_bytes(1000, 30, 12_480, "the two kinds add up")
+    expect_bytes(7_000_000_000, 1_000_000_000, 100_000_000_000, "the numbers may be large, and every digit counts")
     expect_bytes(0, 0, 0, "nothing costs nothing")
 
 

@@ -16,7 +16,7 @@ from course_lib.classroom.broken_samplers import MISTAKES, SAMPLERS
 from course_lib.classroom.checks import Exercise
 from course_lib.classroom.checks.compare import CheckFailed, expect_close, expect_equal, show
 from course_lib.config import SamplingParams
-from course_lib.sampling import apply_min_p, apply_penalties, apply_temperature, apply_top_k, apply_top_p, sample
+from course_lib.sampling import apply_penalties, apply_temperature, apply_top_k, sample
 
 Weights = Sequence[float]
 FALSE_ALARM = 1e-6  # of the one check that counts draws
@@ -29,16 +29,15 @@ def logits_of(*rows: Weights) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64).log().float()
 
 
-def expect_dtype_and_input_kept(attempt: Callable, logits: Tensor, *settings: Any, **more: Any) -> None:
-    """The result has the dtype of the logits, and the caller's logits are as they were."""
-    before = logits.clone()
-    attempt(logits, *settings, **more)
-    expect_equal(logits.tolist(), before.tolist(), "the caller's logits were changed: work on a copy",
-                 where="logits")
+def expect_dtype_kept(attempt: Callable, logits: Tensor, *settings: Any, **more: Any) -> None:
+    """float64 stays float64, and one row may stand for several, as in `row.expand(n, -1)`."""
     got = attempt(logits.double(), *settings, **more)
     expect_equal(str(getattr(got, "dtype", None)), "torch.float64",
                  "the result has the dtype of the logits: no .float(), and settings in logits.dtype",
                  where="dtype of the result for float64 logits")
+    same = attempt(logits[:1].double().expand(len(logits), -1), *settings, **more)
+    expect_close(same[:1], got[:1], "the rows may be one row expanded: read it, and write into something new",
+                 where="first row of the result")
 
 
 # 07.1
@@ -67,7 +66,25 @@ def check_apply_temperature(attempt: Callable) -> None:
     removed = "what was removed before, a logit of -inf, stays removed, and nothing becomes NaN"
     expect_weights([[0, 2, 5], [0, 1, 3], [7, 0, 0]], [0, 0.5, 1e-38], [[0, 0, 1], [0, 1, 9], [1, 0, 0]], removed)
     expect_equal(attempt(logits_of([0, 2, 5]), [0.5])[0, 0].item(), -inf, removed, where="result[0, 0]")
-    expect_dtype_and_input_kept(attempt, logits_of([1, 2, 5], [5, 1, 2]), [0.5, 0])
+    greedy = attempt(logits_of([2, 5, 3], [7, 1, 7]), [0, 0])
+    expect_equal(greedy.isneginf().tolist(), [[True, False, True], [False, True, True]],
+                 "at temperature 0 every other logit is -inf, and not just a low number", where="result == -inf")
+    x = torch.tensor([[0.3, 2.0, -1.7, 4.1], [1.1, 0.2, 0.1, -5.0], [0.302, 0.301, 0.304, 0.3]],
+                     dtype=torch.float64)
+    temperatures = [0.3, 0.85, 0.002]
+    got = attempt(x, temperatures)
+    exact = [[(a - row[0]) / t for a in row] for row, t in zip(x.tolist(), temperatures)]
+    expect_close(got - got[:, :1], torch.tensor(exact, dtype=torch.float64),
+                 "0.3 has more digits in float64 than in float32: make the column with dtype=logits.dtype", rtol=1e-12,
+                 atol=1e-12, where="differences from the first logit")
+    many = [*range(1, 151)]
+    expect_weights([many, many], [0.5, 0], [[w * w for w in many], [0] * 149 + [1]],
+                   "each row has its own temperature, whatever the size of the vocabulary")
+    given = logits_of([1, 2, 5])
+    if attempt(given, [1]).data_ptr() == given.data_ptr():
+        raise CheckFailed("a new tensor", "the given one, or a view of it", "result is the logits that were given",
+                          "the result is new at a temperature of 1 as well: who writes into it must not change logits")
+    expect_dtype_kept(attempt, logits_of([1, 2, 5], [5, 1, 2]), [0.5, 0])
 
 
 def check_softmax(got: Any, expected: Sequence[Weights], likely: str) -> None:
@@ -89,6 +106,19 @@ def expect_kept(attempt: Callable, logits: Tensor, setting: list[float], ids: Se
         expected[row, list(kept)] = logits[row, list(kept)]
     got = attempt(logits.clone(), setting)
     expect_close(got.to(logits) if isinstance(got, Tensor) and got.is_floating_point() else got, expected, likely)
+
+
+def expect_exact_values(attempt: Callable, setting: list[float]) -> None:
+    """Refuse the result unless what it keeps is the given number to the last bit, here in float64.
+
+    Args:
+        setting: three, each of which keeps the largest of three logits at least.
+    """
+    logits = torch.tensor([[0.1, 1 / 3, -7.3], [40 / 3, -0.7, 0.3], [-1 / 3, -0.1, -9.1]], dtype=torch.float64)
+    got = attempt(logits, setting)
+    kept = torch.where(got.isneginf(), got, logits) if isinstance(got, Tensor) else logits
+    expect_close(got, kept, "what stays keeps its logit, to the last bit: mask the logits and compute no new ones",
+                 rtol=0, atol=0)
 
 
 def expect_exact_hits(attempt: Callable, cases: Sequence[tuple[Weights, float, int]], likely: str) -> None:
@@ -125,7 +155,10 @@ def check_apply_top_k(attempt: Callable) -> None:
     expect([[5, 3, 2], [1, 2, 3]], [3, 40], [[0, 1, 2], [0, 1, 2]],
            "k may be as large as the vocabulary, or larger: everything stays")
     expect([[0, 3, 0, 2]], [3], [[1, 3]], "what was removed before stays removed")
-    expect_dtype_and_input_kept(attempt, logits_of([1, 2, 5, 3], [5, 1, 2, 3]), [2, 0])
+    expect([[7] * 150, [*range(1, 151)]], [120, 130], [range(120), range(20, 150)],
+           "k may be large, and so may ties be")
+    expect_exact_values(attempt, [2, 0, 40])
+    expect_dtype_kept(attempt, logits_of([1, 2, 5, 3], [5, 1, 2, 3]), [2, 0])
 
 
 # The first tokens of every row of four whole numbers up to 4, where their sum is some twentieths of the row's.
@@ -133,6 +166,24 @@ TOP_P_HITS = [(row, 20 * total // sum(row) / 20, n)
               for row in combinations_with_replacement((4, 3, 2, 1), 4)
               for n, total in enumerate(accumulate(row[:3]), 1) if 20 * total % sum(row) == 0]
 MIN_P_HITS = [((whole, part), part / whole, 2) for whole in (10, 20) for part in range(1, whole)]
+
+
+def apply_top_p(logits: Tensor, p: Sequence[float]) -> Tensor:
+    """Keep the smallest set of likely tokens of each row whose probability reaches p; 1 keeps all.
+
+    This is the card's rule to the letter, with its 1e-6; `course_lib.sampling` scales the slack with the logits.
+
+    Args:
+        logits: (B, V).
+        p: B numbers in (0, 1].
+    """
+    order = logits.argsort(dim=-1, descending=True, stable=True)  # (B, V), ids by place
+    probs = logits.double().softmax(-1).gather(-1, order)
+    before = probs.cumsum(-1) - probs
+    limit = torch.tensor(p, dtype=torch.float64, device=logits.device).view(-1, 1)
+    kept = (before < limit - 1e-6) | (limit == 1)
+    kept[:, 0] = True
+    return logits.masked_fill(~kept.gather(-1, order.argsort(dim=-1)), -torch.inf)
 
 
 def check_apply_top_p(attempt: Callable) -> None:
@@ -151,11 +202,29 @@ def check_apply_top_p(attempt: Callable) -> None:
     expect([[5, 3, 2], [6, 3, 1]], [0.8, 0.9], [[0, 1], [0, 1]], exact)
     expect_exact_hits(attempt, TOP_P_HITS, exact)
     expect([[5, 3, 2]], [0.8001], [[0, 1, 2]], "allow 1e-6 and not more: 0.8 has not reached 0.8001")
+    fine = torch.tensor([[5, 3, 2]] * 2, dtype=torch.float64).log()
+    expect_kept(attempt, fine, [0.8 + 1.2e-6, 0.8 + 8e-7], [[0, 1, 2], [0, 1]],
+                "a token stays if the probability before it is below p - 1e-6: allow that much, neither more nor less")
+    expect([[1] * 150, [*range(1, 151)]], [0.9, 0.9], [range(135), range(47, 150)],
+           "p may keep many tokens: the sum runs over the whole vocabulary")
+    expect_exact_values(attempt, [0.5, 1, 0.999])
     expect([[5, 3, 2]], [1e-8], [[0]], "at least one token stays, however small p is")
     expect([[10**12, 10**3, 1]], [1], [[0, 1, 2]],
            "p = 1 keeps everything, also what a float sum no longer notices")
     expect([[5, 0, 5]], [1], [[0, 2]], "what was removed before stays removed")
-    expect_dtype_and_input_kept(attempt, logits_of([1, 2, 5], [5, 1, 2]), [0.5, 1])
+    expect_dtype_kept(attempt, logits_of([1, 2, 5], [5, 1, 2]), [0.5, 1])
+
+
+def apply_min_p(logits: Tensor, min_p: Sequence[float]) -> Tensor:
+    """Keep the tokens of each row that are at least min_p times as likely as its likeliest, less a relative 1e-6.
+
+    Args:
+        logits: (B, V).
+        min_p: B numbers in [0, 1].
+    """
+    probs = logits.double().softmax(-1)
+    fraction = torch.tensor(min_p, dtype=torch.float64, device=logits.device).view(-1, 1)
+    return logits.masked_fill(probs < fraction * probs.amax(-1, keepdim=True) * (1 - 1e-6), -torch.inf)
 
 
 def check_apply_min_p(attempt: Callable) -> None:
@@ -165,15 +234,22 @@ def check_apply_min_p(attempt: Callable) -> None:
     expect([[60, 30, 20, 10]], [0.4], [[0, 1]],
            "compare with min_p times the largest probability: 0.5, 0.25, 0.17, 0.08 against 0.4 x 0.5, not "
            "against 0.4, and probabilities, not logits")
+    expect([[60, 30, 20, 10]], [0.2], [[0, 1, 2]], "min_p is an argument: a lower one keeps more")
     expect([[10, 60, 40, 20], [20, 60, 40, 30]], [0.6, 0.45], [[1, 2], [1, 2, 3]], "each row has its own min_p")
     border = "a token exactly at the border stays: the 1e-6 is missing, and floats end a hair below"
     expect([[10, 5, 1], [10, 3, 1]], [0.5, 0.3], [[0, 1], [0, 1]], border)
     expect_exact_hits(attempt, MIN_P_HITS, border)
     expect([[1000, 499]], [0.5], [[0]], "allow a relative 1e-6 and not more: 0.499 is below 0.5")
+    expect([[1] * 150, [*range(1, 151)]], [0.9, 0.2], [range(150), range(29, 150)], "min_p may keep many tokens")
+    expect_exact_values(attempt, [0.5, 0, 0.01])
+    fine = torch.tensor([[10**7, 5 * 10**6 - 4, 5 * 10**6 - 6]], dtype=torch.float64).log()
+    expect_kept(attempt, fine, [0.5], [[0, 1]],
+                "a token stays from min_p * largest * (1 - 1e-6) on: allow that much, neither more nor less")
     expect([[10**12, 10**3, 1]], [0], [[0, 1, 2]], "min_p = 0 is off: everything stays, and no log(0)")
     expect([[5, 5, 1]], [1], [[0, 1]], "min_p = 1 keeps the likeliest, and what is exactly as likely")
+    expect([[100, 95, 98]], [0.97], [[0, 2]], "min_p may be high, and means what it says")
     expect([[5, 0, 4]], [0], [[0, 2]], "what was removed before stays removed")
-    expect_dtype_and_input_kept(attempt, logits_of([1, 2, 5], [5, 1, 2]), [0.5, 0])
+    expect_dtype_kept(attempt, logits_of([1, 2, 5], [5, 1, 2]), [0.5, 0])
 
 
 # 07.5
@@ -190,6 +266,8 @@ def check_apply_penalties(attempt: Callable) -> None:
 
     expect([[2.0, 4.0, 6.0]], [[0]], [[1]], [[1.0, 2.0, 6.0]],
            "repetition looks at the prompt and at the output: positive logits of both are divided", repetition=[2])
+    expect([[3.0, 5.0, 6.0]], [[0]], [[1]], [[0.75, 1.25, 6.0]],
+           "the penalties are arguments, and so are the logits: positive ones are divided by 4 here", repetition=[4])
     expect([[-2.0, 4.0, 6.0]], [[0]], [[]], [[-4.0, 4.0, 6.0]],
            "a negative logit is multiplied: divided by 2, it would rise", repetition=[2])
     expect([[8.0, 4.0, 6.0]], [[0, 0]], [[0]], [[4.0, 4.0, 6.0]],
@@ -206,10 +284,35 @@ def check_apply_penalties(attempt: Callable) -> None:
            "each row has its own ids and its own penalties", repetition=[2, 4], presence=[0.25, 0.5],
            frequency=[0, 1])
     expect([[2.0, 4.0]], [[]], [[]], [[2.0, 4.0]], "no ids, no penalty", repetition=[2], presence=[1])
+    expect([[2.0, 4.0, -6.0]], [[2]], [[0, 1]], [[4.5, 8.5, -3.0]],
+           "a setting may raise what was there: below 1 for repetition, below 0 for presence", repetition=[0.5],
+           presence=[-0.5])
+    large = [float(i % 7 - 3) for i in range(300)]
+    changed = large.copy()
+    changed[299], changed[256] = large[299] / 2 - 3 * 0.5, large[256] / 2
+    expect([large], [[256, 299]], [[299, 299, 299]], [changed], "ids are as large as the vocabulary", repetition=[2],
+           frequency=[0.5])
+    expect_exact_penalties(attempt)
     expect([[-inf, 4.0]], [[0]], [[0]], [[-inf, 4.0]], "what was removed before stays removed", repetition=[2],
            presence=[1], frequency=[1])
-    expect_dtype_and_input_kept(attempt, torch.tensor([[2.0, 4.0]]), [[0]], [[1]], repetition_penalty=[2.0],
+    expect_dtype_kept(attempt, torch.tensor([[2.0, 4.0]]), [[0]], [[1]], repetition_penalty=[2.0],
                                 presence_penalty=[1.0], frequency_penalty=[1.0])
+
+
+def expect_exact_penalties(attempt: Callable) -> None:
+    """Settings that no float is equal to, on float64 logits and of three rows, no two of which are alike."""
+    logits = torch.tensor([[0.7, -1.3, 2.9], [3.1, 0.2, -0.4], [1.1, -2.2, 0.9]], dtype=torch.float64)
+    r, p, f = [1.3, 1.7, 0.9], [0.1, 0.3, -0.7], [0.7, 0.1, 0.3]
+    prompts, outputs = [[0], [], [2, 1]], [[1, 1], [0, 2, 2], []]
+    expected = logits.tolist()
+    for row, prompt, output, *settings in zip(expected, prompts, outputs, r, p, f):
+        for i in {*prompt, *output}:
+            row[i] = row[i] / settings[0] if row[i] > 0 else row[i] * settings[0]
+            row[i] -= settings[1] * (i in output) + settings[2] * output.count(i)
+    got = attempt(logits, prompts, outputs, repetition_penalty=r, presence_penalty=p, frequency_penalty=f)
+    expect_close(got, torch.tensor(expected, dtype=torch.float64),
+                 "1.3 has more digits in float64 than in float32: make the columns with dtype=logits.dtype", rtol=1e-12,
+                 atol=1e-12)
 
 
 # 07.6
@@ -228,6 +331,8 @@ def check_sample(attempt: Callable) -> None:
     expect_close(attempt(logits_of(*[[1, 3, 3, 2], [5, 1, 2, 4]] * 10), [greedy] * 20, [None] * 20),
                  torch.tensor([1, 0] * 10),
                  "a greedy row takes the largest logit, the lowest id among equals, and needs no generator")
+    expect_close(attempt(logits_of([1, 2, 9]).double(), [SamplingParams(top_k=1)], [generator(8)]), torch.tensor([2]),
+                 "logits may be float64, as those of this notebook are, and ids are integers all the same")
     expect_streams(draws, plain)
     both = draws([[4, 4, 4, 5], [4, 4, 4, 5]], [plain, SamplingParams(top_k=1)], [1, 2], 8)
     expect_equal([ids[1] for ids in both], [3] * 8, "each row has its own settings; or was `chain` left out?",
@@ -237,15 +342,20 @@ def check_sample(attempt: Callable) -> None:
     first = {ids[0] for ids in draws([[20, 7, 3]], [SamplingParams(temperature=0.5, top_p=0.8)], [4], 60)}
     expect_equal(sorted(first), [0], "the order is penalties, temperature, top-k, top-p, min-p: at temperature 0.5 "
                                      "the first of 20, 7, 3 holds 87 %, before that 67 %", where="ids drawn")
+    alone = [ids[0] for ids in draws([[1] * 1000], [plain], [5], 8)]
+    one = generator(5)
+    beside = [attempt(logits_of(*[[1] * 1000] * 2), [greedy, plain], [None, one])[1].item() for _ in alone]
+    expect_equal(beside, alone, "generators[b] belongs to row b, also where the rows before it have none",
+                 where="row 1 beside a greedy row")
     expect_distribution(attempt, generator(9))
 
 
 def expect_streams(draws: Callable, plain: SamplingParams) -> None:
     """Each row draws from its own generator, which goes on from call to call."""
-    flat = [1] * 500
+    flat = [1] * 1000
     alone = [ids[0] for ids in draws([flat], [plain], [5], 20)]
     expect_equal(len(set(alone)) > 10, True,
-                 "20 draws among 500 equal tokens are nearly all different: one takes no maximum, and a generator "
+                 "20 draws among 1,000 equal tokens are nearly all different: one takes no maximum, and a generator "
                  "goes on from call to call and is not seeded again", where="the draws differ")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(6)
@@ -256,6 +366,7 @@ def expect_streams(draws: Callable, plain: SamplingParams) -> None:
     expect_equal([ids[0] for ids in company], alone[:8],
                  "one generator for each row: what a request draws does not depend on who is in the batch",
                  where="row 0 in company")
+    expect_equal(max(alone) > 255, True, "every token of the vocabulary can be drawn", where="one of them is above 255")
     last = [ids[0] for ids in draws([flat], [plain], [7], 8)]
     expect_equal([ids[2] for ids in company], last, "row 2 draws from its own generator as well",
                  where="row 2 in company")
