@@ -12,7 +12,7 @@ from course_lib import Tokenizer, __main__, load, save
 from course_lib.command_line import Parser, UsageError, in_range, usage_errors
 
 COMMAND = [sys.executable, "-m", "course_lib"]
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""}
 
 
 def course(*arguments, **environment):
@@ -89,7 +89,7 @@ def test_evaluate_wants_models_that_can_call_tools(tmp_path, capsys):
     assert_one_line(in_this_process(["evaluate", "--model", str(tmp_path / "plain")], capsys), "</tool_call>")
 
 
-@pytest.mark.parametrize("documents", ["1000000", "40"], ids=["while it writes", "at the last flush"])
+@pytest.mark.parametrize("documents", ["1000000", "1"], ids=["while it writes", "at the last flush"])
 def test_a_reader_who_has_enough_is_no_error(documents):
     with subprocess.Popen([*COMMAND, "corpus", "--documents", documents], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, env=ENVIRONMENT) as process:
