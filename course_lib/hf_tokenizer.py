@@ -7,7 +7,6 @@ order of the ids, the one pair through which each token is reached. Otherwise th
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.config import require
+from course_lib.hf_config import read_json
 from course_lib.tokenizer import Tokenizer, split_pieces
 
 BytePair = tuple[bytes, bytes]
@@ -266,18 +266,6 @@ def read_options(folder: Path) -> dict[str, str | None]:
         token = config.get(name, special.get(name))
         options[name] = token["content"] if isinstance(token, dict) else token
     return options
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file.
-
-    Raises:
-        ValueError: the file is no JSON.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not valid JSON: {error}") from error
 
 
 def tokenizer_to_hf(tokenizer: Tokenizer) -> tuple[dict[str, Any], dict[str, Any]]:

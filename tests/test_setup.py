@@ -116,7 +116,7 @@ LEVELS = {
     0: "config device",
     1: "tokenizer chat_template detokenize layers kv_cache sampling flash quantize costs published",
     2: "model",
-    3: "hf_tokenizer decode_layout checkpoint generate",
+    3: "hf_config hf_tokenizer weights decode_layout checkpoint generate",
     4: "speculative scheduler agent server",
 }
 LEVEL = {name: level for level, names in LEVELS.items() for name in names.split()}
