@@ -116,23 +116,24 @@ class Shield:
     Args:
         tokens: texts of the special tokens.
         data: everything that will be hidden; the noncharacter is one that does not occur in it.
+        words: texts of tokens that are data themselves; a special text inside one is left alone.
 
     >>> shield = Shield(["<s>"], data="a<s>")
     >>> "<s>" in shield.hide("a<s>"), shield.show(shield.hide("a<s>"))
     (False, 'a<s>')
     """
 
-    def __init__(self, tokens: Collection[str], data: Any) -> None:
+    def __init__(self, tokens: Collection[str], data: Any, *, words: Collection[str] = ()) -> None:
         used = set().union(*strings(data))
         self.mark = next(c for c in map(chr, range(0xFDD0, 0x110000)) if c not in used)
         self.tokens = list(tokens)
         self.codes = {token: f"{self.mark}{i}{self.mark}" for i, token in enumerate(self.tokens)}
-        self.pattern = any_of(self.tokens)
+        self.pattern = any_of([*self.tokens, *words])
 
     def hide(self, data: Any) -> Any:
         """A copy of nested lists and mappings with the special texts in every string replaced."""
         if isinstance(data, str):
-            return regex.sub(self.pattern, lambda match: self.codes[match[0]], data)
+            return regex.sub(self.pattern, lambda match: self.codes.get(match[0], match[0]), data)
         if isinstance(data, Mapping):
             return {self.hide(key): self.hide(value) for key, value in data.items()}
         return [self.hide(item) for item in data] if isinstance(data, (list, tuple)) else data

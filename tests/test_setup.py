@@ -114,9 +114,9 @@ ROOMS = {
 # The pipeline in levels: a module imports from its own level or from one above it in this table.
 LEVELS = {
     0: "config device",
-    1: "tokenizer chat_template detokenize layers kv_cache sampling flash quantize costs published",
+    1: "added_tokens tokenizer chat_template detokenize layers kv_cache sampling flash quantize costs published",
     2: "model",
-    3: "hf_config hf_tokenizer weights decode_layout checkpoint generate",
+    3: "hf_config hf_pattern merge_list hf_tokenizer weights decode_layout checkpoint generate",
     4: "speculative scheduler agent server",
 }
 LEVEL = {name: level for level, names in LEVELS.items() for name in names.split()}
