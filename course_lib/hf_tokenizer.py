@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -87,7 +88,8 @@ def parse_tokenizer(data: Mapping[str, Any]) -> dict[str, Any]:
     merges = read_merges(model["merges"], vocab)
     needed = {left + right for left, right in merges} | set(SINGLE_BYTES)
     texts = {token.content for token in added}
-    ranks = {to_bytes(text): id for text, id in vocab.items() if text not in texts or text.encode() in needed}
+    ranks = {to_bytes(text): id for text, id in vocab.items()
+             if text not in texts or (BYTE.keys() >= set(text) and to_bytes(text) in needed)}
     missing = [byte for byte in UTF8_BYTES if byte not in ranks]
     require(not (missing and model.get("unk_token")), "unk_token", model.get("unk_token"),
             f"null where bytes have no token: {missing}")
@@ -135,6 +137,8 @@ def read_added_tokens(entries: Sequence[Mapping[str, Any]], vocab: Mapping[str, 
                 f"{vocab.get(token.content, free)}, which tokenizers gives it")
         require(not (token.special and token.normalized and normalizer), what, flags,
                 "not normalized: a control token is matched as it is written")
+        composed = unicodedata.is_normalized(normalizer, token.content) if normalizer and token.normalized else True
+        require(composed, what, token.id, f"in the form {normalizer} of the normalizer")
         require(decodes_to_itself(token.content), what, token.id,
                 "decoded to its own text, but its letters are those of byte-level BPE")
         tokens.append(token)

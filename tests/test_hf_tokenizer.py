@@ -288,7 +288,7 @@ ADDED = {
     "neox": ("gpt2", [(" " * n, {}) for n in range(2, 25)] + [("|||EMAIL|||", {})], True),
     "no normalizer": ("llama3", [(" " * n, {}) for n in range(2, 9)] + [("x  ", {})], True),
     "flags": ("qwen", [("<l>", {"lstrip": True}), ("<r>", {"rstrip": True}), ("dog", {"single_word": True}),
-                       ("日!", {}), ("日e\u0301?", {"normalized": True}), ("<l><r>", {"lstrip": True, "rstrip": True}),
+                       ("日!", {}), ("日é?", {"normalized": True}), ("<l><r>", {"lstrip": True, "rstrip": True}),
                        ("the", {"single_word": True, "lstrip": True, "normalized": True}), ("\n", {})], False),
     "inside": ("llama3", [("im_end", {}), ("|>", {}), ("<|im_end|> and", {})], False),
 }
@@ -312,7 +312,8 @@ def with_words(request, tmp_path_factory):
 
 
 def word_texts(words):
-    parts = st.one_of(texts, st.sampled_from([*words, *SPECIALS, " ", "  ", "\n", "\u0301", "a", "_", "dogs", "-"]))
+    edges = [" ", "  ", "\n", "\u0301", "a", "_", "dogs", "-", "日e\u0301?"]
+    parts = st.one_of(texts, st.sampled_from([*words, *SPECIALS, *edges]))
     return st.lists(parts, max_size=12).map("".join)
 
 

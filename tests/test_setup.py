@@ -114,7 +114,8 @@ ROOMS = {
 # The pipeline in levels: a module imports from its own level or from one above it in this table.
 LEVELS = {
     0: "config device",
-    1: "added_tokens tokenizer chat_template detokenize layers kv_cache sampling flash quantize costs published",
+    1: "added_tokens tokenizer template_limits chat_template detokenize layers kv_cache sampling flash quantize costs "
+       "published",
     2: "model",
     3: "hf_config hf_pattern merge_list hf_tokenizer weights decode_layout checkpoint generate",
     4: "speculative scheduler agent server",
