@@ -155,15 +155,14 @@ class SamplingParams:
         object.__setattr__(self, "stop", several("stop", self.stop, str))
         object.__setattr__(self, "stop_token_ids", several("stop_token_ids", self.stop_token_ids, int))
         t, r = self.temperature, self.repetition_penalty
-        for name in ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"):
-            require(is_number(getattr(self, name)), name, getattr(self, name), "a finite number")
-        require(t >= 0, "temperature", t, "a finite number >= 0")
+        require(is_number(t) and t >= 0, "temperature", t, "a finite number >= 0")
         require(is_int(self.top_k) and self.top_k >= 0, "top_k", self.top_k, "an integer >= 0 (0: off)")
-        require(0 < self.top_p <= 1, "top_p", self.top_p, "in (0, 1]")
-        require(0 <= self.min_p <= 1, "min_p", self.min_p, "in [0, 1]")
-        require(r > 0, "repetition_penalty", r, "a finite number > 0")
+        require(is_number(self.top_p) and 0 < self.top_p <= 1, "top_p", self.top_p, "in (0, 1]")
+        require(is_number(self.min_p) and 0 <= self.min_p <= 1, "min_p", self.min_p, "in [0, 1]")
+        require(is_number(r) and r > 0, "repetition_penalty", r, "a finite number > 0")
         for name in ("presence_penalty", "frequency_penalty"):
-            require(-2 <= getattr(self, name) <= 2, name, getattr(self, name), "in [-2, 2]")
+            value = getattr(self, name)
+            require(is_number(value) and -2 <= value <= 2, name, value, "in [-2, 2]")
         require(is_int(self.max_tokens) and self.max_tokens >= 1, "max_tokens", self.max_tokens,
                 "an integer >= 1")
         require(all(isinstance(text, str) and text for text in self.stop), "stop", self.stop,

@@ -308,7 +308,7 @@ def params_of_rows(params: SamplingParams | Sequence[SamplingParams], x: Tensor)
     """As a list of B."""
     if isinstance(params, SamplingParams):
         return [params] * x.shape[0]
-    rows, B = list(params), x.shape[0]
+    rows, B = list(params) if isinstance(params, Sequence) else [params], x.shape[0]
     for row in rows:
         require(isinstance(row, SamplingParams), "params", row, "SamplingParams")
     require(len(rows) in (1, B), "len(params)", len(rows), f"1 or {B}, one for each row")

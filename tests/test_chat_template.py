@@ -251,7 +251,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("template", HOSTILE)
 def test_a_hostile_template_ends_with_our_error(template):
-    with pytest.raises(ValueError, match="the chat template (refuses|cannot be rendered with) these messages"):
+    with pytest.raises(ValueError, match=r"the chat template (refuses|cannot be rendered with) these messages"):
         render_chat(template, TURNS)
 
 
@@ -263,7 +263,7 @@ WRONG = ["{{ 1 / 0 }}", "{{ 1 + 'a' }}", "{{ messages.foo.bar }}", "{{ f() }}", 
 
 @pytest.mark.parametrize("template", WRONG)
 def test_every_mistake_of_a_template_is_our_error(template):
-    with pytest.raises(ValueError, match="the chat template (refuses|cannot be rendered with) these messages"):
+    with pytest.raises(ValueError, match=r"the chat template (refuses|cannot be rendered with) these messages"):
         render_chat(template, TURNS)
 
 

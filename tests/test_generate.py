@@ -346,11 +346,12 @@ def test_logits_that_are_not_numbers_are_refused():
         generate(lm, "?", GREEDY)
 
 
-@pytest.mark.parametrize("prompt", [1.5, True, None, 7, b"ab", {"role": "user", "content": "a"}, [1.0, 2.0], ["a"], [None],
-                                    [True], [1, {"role": "user"}], [[1, 2]], torch.zeros(2, 2, dtype=torch.long),
-                                    torch.tensor([0.5]), torch.tensor(3), object(), {1, 2.5}])
+@pytest.mark.parametrize("prompt", [
+    1.5, True, None, 7, b"ab", {"role": "user", "content": "a"}, [1.0, 2.0], ["a"], [None], [True],
+    [1, {"role": "user"}], [[1, 2]], torch.zeros(2, 2, dtype=torch.long), torch.tensor([0.5]), torch.tensor(3),
+    object(), {1, 2.5}])
 def test_prompts_of_another_kind_are_refused(prompt, real):
-    with pytest.raises(ValueError, match="prompt = .* is not allowed: must be text"):
+    with pytest.raises(ValueError, match=r"(?s)prompt = .* is not allowed: must be text"):
         stream(real, prompt)
 
 
@@ -371,7 +372,7 @@ def test_logits_that_are_not_finite_speak_of_the_weights(value, params):
     model = CausalLM(SHAPE).eval()
     model.requires_grad_(False)
     model.layers[1].mlp.up_proj.weight[3, 2] = value
-    with pytest.raises(ValueError, match=r"logits are not finite: of its weights, layers\.1\.mlp\.up_proj\.weight holds"):
+    with pytest.raises(ValueError, match=r"not finite: of its weights, layers\.1\.mlp\.up_proj\.weight holds NaN"):
         generate(language_model(model), "ab", params)
     model.layers[1].mlp.up_proj.weight[3, 2] = 0
     model.norm.weight.fill_(3e38)
