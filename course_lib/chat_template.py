@@ -13,7 +13,9 @@ from jinja2 import Template, nodes
 from jinja2.exceptions import TemplateError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from course_lib.config import require
+from course_lib.template_limits import METER, LimitedEnvironment, Meter
 
 Message = Mapping[str, Any]
 
@@ -63,16 +65,24 @@ def render_chat(template: str, messages: Sequence[Message], *, tools: Sequence[M
         variables: whatever else the template names, such as `bos_token`.
 
     Raises:
-        ValueError: the template refuses these messages, or there are none.
+        ValueError: the template refuses these messages, fails on them or takes more steps or characters than
+            `course_lib.template_limits` allows; or there are none.
     """
-    if not messages:
-        raise ValueError("messages = [] is not allowed: must hold at least one message")
+    require(isinstance(messages, Sequence) and all(isinstance(message, Mapping) for message in messages), "messages",
+            messages, "a list of messages")
+    require(len(messages) > 0, "messages", messages, "at least one message long")
+    meter = METER.set(Meter())
     try:
         return compile_template(template).render(
             messages=messages, tools=tools, documents=None, add_generation_prompt=add_generation_prompt,
             **variables)
     except TemplateError as error:
         raise ValueError(f"the chat template refuses these messages: {error}") from error
+    except Exception as error:  # the template's own mistakes can be of any kind
+        reason = f"{type(error).__name__}: {error}"[:500]
+        raise ValueError(f"the chat template cannot be rendered with these messages: {reason}") from error
+    finally:
+        METER.reset(meter)
 
 
 class GenerationBlock(Extension):
@@ -98,9 +108,9 @@ def compile_template(template: str) -> Template:
     def raise_exception(message: str) -> None:
         raise TemplateError(message)
 
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
-                                                extensions=[loopcontrols, GenerationBlock])
-    environment.filters["tojson"] = tojson
+    environment = LimitedEnvironment(trim_blocks=True, lstrip_blocks=True,
+                                     extensions=[loopcontrols, GenerationBlock])
+    environment.filters["tojson"] = environment.limited("tojson", tojson)
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
     return environment.from_string(template)
@@ -116,23 +126,24 @@ class Shield:
     Args:
         tokens: texts of the special tokens.
         data: everything that will be hidden; the noncharacter is one that does not occur in it.
+        words: texts of tokens that are data themselves; a special text inside one is left alone.
 
     >>> shield = Shield(["<s>"], data="a<s>")
     >>> "<s>" in shield.hide("a<s>"), shield.show(shield.hide("a<s>"))
     (False, 'a<s>')
     """
 
-    def __init__(self, tokens: Collection[str], data: Any) -> None:
+    def __init__(self, tokens: Collection[str], data: Any, *, words: Collection[str] = ()) -> None:
         used = set().union(*strings(data))
         self.mark = next(c for c in map(chr, range(0xFDD0, 0x110000)) if c not in used)
         self.tokens = list(tokens)
         self.codes = {token: f"{self.mark}{i}{self.mark}" for i, token in enumerate(self.tokens)}
-        self.pattern = any_of(self.tokens)
+        self.pattern = any_of([*self.tokens, *words])
 
     def hide(self, data: Any) -> Any:
         """A copy of nested lists and mappings with the special texts in every string replaced."""
         if isinstance(data, str):
-            return regex.sub(self.pattern, lambda match: self.codes[match[0]], data)
+            return regex.sub(self.pattern, lambda match: self.codes.get(match[0], match[0]), data)
         if isinstance(data, Mapping):
             return {self.hide(key): self.hide(value) for key, value in data.items()}
         return [self.hide(item) for item in data] if isinstance(data, (list, tuple)) else data

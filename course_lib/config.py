@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
+from numbers import Real
 from typing import Any
 
 ACTIVATIONS = ("silu", "relu", "gelu", "gelu_tanh")
@@ -16,12 +18,21 @@ class RopeScaling:
     Wavelengths longer than `original_max_position_embeddings / low_freq_factor` are slowed by
     `factor`, those shorter than `.../high_freq_factor` are kept, and those between are blended.
     Source: Llama 3.1 reference code, `rope_type = "llama3"` in Hugging Face configurations.
+
+    Raises:
+        ValueError: a number is not positive, or the factors are not in this order.
     """
 
     factor: float
     low_freq_factor: float
     high_freq_factor: float
     original_max_position_embeddings: int
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            require(is_number(value) and value > 0, f"rope_scaling[{name!r}]", value, "a positive number")
+        require(self.high_freq_factor > self.low_freq_factor, "rope_scaling['high_freq_factor']",
+                self.high_freq_factor, f"above low_freq_factor = {self.low_freq_factor}")
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,8 @@ class ModelConfig:
             object.__setattr__(self, "num_key_value_heads", self.num_attention_heads)
         for name in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
                      "num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "a positive integer")
+            require(is_size(getattr(self, name)), name, getattr(self, name), "a positive integer")
+        self.check_settings()
         if self.head_dim is None:
             require(self.hidden_size % self.num_attention_heads == 0, "num_attention_heads",
                     self.num_attention_heads, f"a divisor of hidden_size = {self.hidden_size}")
@@ -77,14 +89,24 @@ class ModelConfig:
         require(self.num_attention_heads % self.num_key_value_heads == 0, "num_key_value_heads",
                 self.num_key_value_heads,
                 f"a divisor of num_attention_heads = {self.num_attention_heads}")
-        require(self.head_dim > 0, "head_dim", self.head_dim, "a positive integer")
+        require(is_size(self.head_dim), "head_dim", self.head_dim, "a positive integer")
         if self.positions == "rope":
             require(self.head_dim % 2 == 0, "head_dim", self.head_dim, "even, RoPE turns pairs")
+
+    def check_settings(self) -> None:
+        """Refuse what is no size and out of its range."""
         require(self.hidden_act in ACTIVATIONS, "hidden_act", self.hidden_act, f"one of {ACTIVATIONS}")
         for name, allowed in (("norm", ("rmsnorm", "layernorm")), ("positions", ("rope", "learned"))):
             require(getattr(self, name) in allowed, name, getattr(self, name), f"one of {allowed}")
-        if self.sliding_window is not None:
-            require(self.sliding_window > 0, "sliding_window", self.sliding_window, "None or positive")
+        for name in ("tie_word_embeddings", "gated_mlp", "attention_bias", "attention_out_bias", "mlp_bias", "qk_norm"):
+            require(isinstance(getattr(self, name), bool), name, getattr(self, name), "True or False")
+        for name in ("rms_norm_eps", "initializer_range"):
+            require(is_number(getattr(self, name)) and getattr(self, name) >= 0, name, getattr(self, name),
+                    "a finite number >= 0")
+        require(is_number(self.rope_theta) and self.rope_theta > 0, "rope_theta", self.rope_theta,
+                "a finite number > 0")
+        require(self.sliding_window is None or is_size(self.sliding_window), "sliding_window", self.sliding_window,
+                "None or positive, an integer")
 
 
 @dataclass(frozen=True)
@@ -100,10 +122,10 @@ class SamplingParams:
         presence_penalty: in [-2, 2]; subtracted once from the logit of a token already generated.
         frequency_penalty: in [-2, 2]; subtracted once per time the token was generated.
         max_tokens: new tokens at most, >= 1.
-        stop: a string, or several, that end the text; they are not part of it.
+        stop: a string, or several, that end the text; they are not part of it. None: there is none.
         stop_token_ids: ids that end the text, besides the model's own end-of-sequence ids.
         ignore_eos: go on after an end-of-sequence id (for measurements).
-        seed: of this request's own generator; None draws one.
+        seed: of this request's own generator, in [-2**63, 2**64); None draws one.
         logprobs: None, or how many top log-probabilities to record for each new token, >= 0.
 
     Raises:
@@ -130,23 +152,25 @@ class SamplingParams:
     logprobs: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        object.__setattr__(self, "stop", several("stop", self.stop, str))
+        object.__setattr__(self, "stop_token_ids", several("stop_token_ids", self.stop_token_ids, int))
         t, r = self.temperature, self.repetition_penalty
-        require(math.isfinite(t) and t >= 0, "temperature", t, "a finite number >= 0")
+        require(is_number(t) and t >= 0, "temperature", t, "a finite number >= 0")
         require(is_int(self.top_k) and self.top_k >= 0, "top_k", self.top_k, "an integer >= 0 (0: off)")
-        require(0 < self.top_p <= 1, "top_p", self.top_p, "in (0, 1]")
-        require(0 <= self.min_p <= 1, "min_p", self.min_p, "in [0, 1]")
-        require(math.isfinite(r) and r > 0, "repetition_penalty", r, "a finite number > 0")
+        require(is_number(self.top_p) and 0 < self.top_p <= 1, "top_p", self.top_p, "in (0, 1]")
+        require(is_number(self.min_p) and 0 <= self.min_p <= 1, "min_p", self.min_p, "in [0, 1]")
+        require(is_number(r) and r > 0, "repetition_penalty", r, "a finite number > 0")
         for name in ("presence_penalty", "frequency_penalty"):
-            require(-2 <= getattr(self, name) <= 2, name, getattr(self, name), "in [-2, 2]")
+            value = getattr(self, name)
+            require(is_number(value) and -2 <= value <= 2, name, value, "in [-2, 2]")
         require(is_int(self.max_tokens) and self.max_tokens >= 1, "max_tokens", self.max_tokens,
                 "an integer >= 1")
         require(all(isinstance(text, str) and text for text in self.stop), "stop", self.stop,
                 "made of non-empty strings")
         require(all(is_int(i) and i >= 0 for i in self.stop_token_ids), "stop_token_ids", self.stop_token_ids,
                 "made of integers >= 0")
-        require(self.seed is None or is_int(self.seed), "seed", self.seed, "None or an integer")
+        require(self.seed is None or (is_int(self.seed) and -(2**63) <= self.seed < 2**64), "seed", self.seed,
+                "None or an integer in [-2**63, 2**64)")
         require(self.logprobs is None or (is_int(self.logprobs) and self.logprobs >= 0), "logprobs",
                 self.logprobs, "None or an integer >= 0")
 
@@ -160,6 +184,29 @@ class SamplingParams:
 def is_int(value: Any) -> bool:
     """True for an integer that is not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_size(value: Any) -> bool:
+    """True for an integer above 0 that fits 64 bits."""
+    return is_int(value) and 0 < value < 2**63
+
+
+def is_number(value: Any) -> bool:
+    """True for a finite number that is not a bool."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        return False
+
+
+def several(name: str, value: Any, one: type) -> tuple:
+    """One item or several as a tuple; none for None."""
+    if value is None or isinstance(value, one):
+        return () if value is None else (value,)
+    require(isinstance(value, Iterable), name, value, f"one {one.__name__} or several")
+    return tuple(value)
 
 
 def require(ok: bool, name: str, value: Any, allowed: str) -> None:

@@ -11,7 +11,7 @@ import codecs
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from course_lib.config import require
+from course_lib.config import is_int, require, several
 
 
 class Vocabulary(Protocol):
@@ -40,11 +40,11 @@ class DecodeStream:
         stopped: the stop string that ended the text, or None.
     """
 
-    def __init__(self, tokenizer: Vocabulary, stop: str | Sequence[str] = (), *,
+    def __init__(self, tokenizer: Vocabulary, stop: str | Sequence[str] | None = (), *,
                  skip_special_tokens: bool = True) -> None:
         self.tokenizer = tokenizer
-        self.stop = (stop,) if isinstance(stop, str) else tuple(stop)
-        require(all(self.stop), "stop", self.stop, "made of non-empty strings")
+        self.stop = several("stop", stop, str)
+        require(all(isinstance(s, str) and s for s in self.stop), "stop", self.stop, "made of non-empty strings")
         self.skipped = frozenset(tokenizer.special_tokens.values() if skip_special_tokens else ())
         self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self.text = ""
@@ -54,15 +54,18 @@ class DecodeStream:
     def push(self, token_id: int) -> str:
         """Take one id; return the text that has become safe to show, often empty.
 
+        An id without a token is no text: a model's vocabulary is often padded beyond its tokenizer's.
+
         Raises:
-            ValueError: the tokenizer has no such id.
+            ValueError: it cannot be an id.
         """
+        require(is_int(token_id) and token_id >= 0, "token_id", token_id, "an integer >= 0")
         if token_id in self.skipped:
             return ""
         try:
             data = self.tokenizer.decode_single_token_bytes(token_id)
         except (KeyError, OverflowError):
-            raise ValueError(f"token_id = {token_id!r} is not allowed: must be in the vocabulary") from None
+            return ""
         return self.release(self.decoder.decode(data))
 
     def flush(self) -> str:

@@ -5,20 +5,21 @@ The model and the tokenizer are arguments: anything that maps ids to logits and 
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from course_lib.config import ModelConfig, SamplingParams
+from course_lib.config import ModelConfig, SamplingParams, require
 from course_lib.detokenize import DecodeStream
 from course_lib.kv_cache import StaticCache
 from course_lib.sampling import logprobs_of, request_generator, sample, top_candidates
 
-Prompt = str | Sequence[Mapping[str, Any]] | Sequence[int]
+Prompt = str | Sequence[Mapping[str, Any]] | Sequence[int] | Tensor
 
 
 class LanguageModel(Protocol):
@@ -89,20 +90,33 @@ class CompletionOutput:
 
 def encode_prompt(tokenizer: Any, prompt: Prompt) -> list[int]:
     """A string as raw text, behind the tokens that the model expects first; messages through the chat
-    template; ids as they are.
+    template; ids as they are, in a list or a tensor (T,).
 
     Raises:
-        ValueError: nothing is left to condition on.
+        ValueError: it is something else, or nothing is left to condition on.
     """
     if isinstance(prompt, str):
         ids = tokenizer.encode_prompt(prompt)
-    elif prompt and isinstance(prompt[0], Mapping):
-        ids = tokenizer.apply_chat_template(prompt, add_generation_prompt=True)
     else:
-        ids = list(prompt)
-    if not ids:
-        raise ValueError(f"prompt = {prompt!r} is not allowed: must hold at least one token")
+        items = prompt.tolist() if isinstance(prompt, Tensor) and prompt.dim() == 1 else prompt
+        require(isinstance(items, Iterable) and not isinstance(items, (Mapping, bytes, Tensor)), "prompt", prompt,
+                "text, a list of messages, or ids in a list or a tensor (T,)")
+        items = list(items)
+        chat = bool(items) and all(isinstance(item, Mapping) for item in items)
+        ids = tokenizer.apply_chat_template(items, add_generation_prompt=True) if chat else as_ids(prompt, items)
+    require(len(ids) > 0, "prompt", prompt, "at least one token long")
     return ids
+
+
+def as_ids(prompt: Prompt, items: Sequence[Any]) -> list[int]:
+    """The items as Python's integers, NumPy's and PyTorch's included.
+
+    Raises:
+        ValueError: one is no integer.
+    """
+    whole = [item for item in items if hasattr(item, "__index__") and not isinstance(item, bool)]
+    require(len(whole) == len(items), "prompt", prompt, "text, messages alone, or ids alone")
+    return [int(item) for item in whole]
 
 
 @torch.inference_mode()
@@ -127,6 +141,20 @@ def check_prompt(config: ModelConfig, prompt_ids: Sequence[int]) -> None:
                          f"must be in [0, {config.vocab_size})")
 
 
+def check_logits(model: Any, logits: Tensor) -> None:
+    """Refuse logits that are NaN or infinitely large, and say whether the weights are.
+
+    Raises:
+        ValueError: the largest logit is not finite.
+    """
+    if math.isfinite(logits.max()):
+        return
+    broken = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
+    cause = (f"of its weights, {', '.join(broken[:4])} {'hold' if len(broken) > 1 else 'holds'} NaN or infinity"
+             if broken else f"its weights are finite, so that it must have computed beyond {logits.dtype}")
+    raise ValueError(f"the model's logits are not finite: {cause}")
+
+
 def end_ids(lm: LanguageModel, params: SamplingParams) -> frozenset[int]:
     """The ids that end this request's text."""
     return frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else lm.eos_token_ids)
@@ -145,6 +173,7 @@ def decode_steps(lm: LanguageModel, prompt_ids: Sequence[int], params: SamplingP
     for _ in range(max_tokens):
         started = time.perf_counter()
         logits = next_logits(lm.model, ids, kv_cache)
+        check_logits(lm.model, logits)
         token_id = sample(logits, params, generator, prompt_ids=[prompt_ids], output_ids=[output_ids]).item()
         seconds = time.perf_counter() - started
         yield record(logits, token_id, params.logprobs, seconds, len(ids))
@@ -223,7 +252,7 @@ def stream(lm: LanguageModel, prompt: Prompt, params: SamplingParams | None = No
 
     Args:
         lm: as `load()` returns it.
-        prompt: raw text, chat messages, or token ids.
+        prompt: raw text, chat messages, or token ids, in a list or a tensor (T,).
         params: how to sample and when to stop; the defaults of `SamplingParams` if None.
 
     Returns:
@@ -231,7 +260,8 @@ def stream(lm: LanguageModel, prompt: Prompt, params: SamplingParams | None = No
         part of a stop string.
 
     Raises:
-        ValueError: the prompt is empty, leaves no room in the context, or holds an unknown id.
+        ValueError: the prompt is empty or of another kind, leaves no room in the context, or holds an unknown
+            id. While it runs: the model's logits are not finite.
     """
     prompt_ids = encode_prompt(lm.tokenizer, prompt)
     check_prompt(lm.config, prompt_ids)

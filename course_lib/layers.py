@@ -54,13 +54,13 @@ def rope_frequencies(config: ModelConfig) -> Tensor:
     return torch.lerp(frequencies / s.factor, frequencies, keep.clamp(0, 1))
 
 
-def rope_tables(config: ModelConfig) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of every angle: two tables (max_position_embeddings, Dh), made once.
+def rope_tables(config: ModelConfig, length: int | None = None) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of every angle: two tables (length, Dh), by default of all max_position_embeddings.
 
     Both halves of a row are equal: dimension i turns together with dimension i + Dh / 2. They are
     computed on the CPU, so that they are the same numbers on every device.
     """
-    positions = torch.arange(config.max_position_embeddings, dtype=torch.float32, device="cpu")
+    positions = torch.arange(length or config.max_position_embeddings, dtype=torch.float32, device="cpu")
     angles = torch.outer(positions, rope_frequencies(config)).repeat(1, 2)  # (positions, Dh)
     return angles.cos(), angles.sin()
 

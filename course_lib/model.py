@@ -101,10 +101,16 @@ class CausalLM(nn.Module):
     def derive_state(self) -> None:
         """Set what follows from the rest: the RoPE tables, in float32, and the head that is the embedding."""
         if self.config.positions == "rope":
-            for name, table in zip(("rope_cos", "rope_sin"), rope_tables(self.config)):
-                self.register_buffer(name, table.to(self.embed_tokens.weight.device), persistent=False)
+            self.extend_rope(0)
         if self.config.tie_word_embeddings:
             self.lm_head.weight = self.embed_tokens.weight
+
+    @torch.inference_mode(False)  # tables made while text is generated can be trained with later
+    def extend_rope(self, S: int) -> None:
+        """Make the RoPE tables for S positions or more, at least 4,096 and doubled: few models use all they may."""
+        length = min(max(4096, 2 * S), self.config.max_position_embeddings)
+        for name, table in zip(("rope_cos", "rope_sin"), rope_tables(self.config, length)):
+            self.register_buffer(name, table.to(self.embed_tokens.weight.device), persistent=False)
 
     def forward(self, input_ids: Tensor, *, kv_cache: KVCache | None = None,
                 attention_mask: Tensor | None = None, logits_to_keep: int = 0) -> Tensor:
@@ -134,6 +140,8 @@ class CausalLM(nn.Module):
         if self.config.positions == "learned":
             x = x + self.embed_positions.weight[positions]
         else:
+            if S > len(self.rope_cos):
+                self.extend_rope(S)
             rope = self.rope(positions, x.dtype)
         mask = self.mask(T, S, attention_mask)
         for layer in self.layers:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.config import SamplingParams, is_int, require
+from course_lib.config import SamplingParams, is_int, is_number, require
 
 Setting = float | Sequence[float]
 Ids = Sequence[Sequence[int]] | Tensor
@@ -291,10 +291,10 @@ def precise(x: Tensor) -> Tensor:
 
 def settings(name: str, value: Any, x: Tensor, ok: Callable[[Any], bool], allowed: str) -> list:
     """One setting for all rows of x, or one for each, as a list of B checked values."""
-    values = list(value) if isinstance(value, Sequence) else [value]
+    values = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
     B = x.shape[0]
     for v in values:
-        require(ok(v), name, v, allowed)
+        require(is_number(v) and ok(v), name, v, allowed)
     require(len(values) in (1, B), f"len({name})", len(values), f"1 or {B}, one for each row")
     return values * (B // len(values))
 
@@ -308,7 +308,11 @@ def params_of_rows(params: SamplingParams | Sequence[SamplingParams], x: Tensor)
     """As a list of B."""
     if isinstance(params, SamplingParams):
         return [params] * x.shape[0]
-    return settings("params", params, x, lambda p: isinstance(p, SamplingParams), "SamplingParams")
+    rows, B = list(params) if isinstance(params, Sequence) else [params], x.shape[0]
+    for row in rows:
+        require(isinstance(row, SamplingParams), "params", row, "SamplingParams")
+    require(len(rows) in (1, B), "len(params)", len(rows), f"1 or {B}, one for each row")
+    return rows * (B // len(rows))
 
 
 def has_penalties(params: SamplingParams) -> bool:

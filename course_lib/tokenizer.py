@@ -8,9 +8,10 @@ join the neighbouring pair whose union has the lowest rank until no union is in 
 from __future__ import annotations
 
 import heapq
+import operator
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Literal
@@ -20,6 +21,7 @@ import regex
 import tiktoken
 import tiktoken.load
 
+from course_lib.added_tokens import AddedToken, AddedVocabulary
 from course_lib.chat_template import Message, Shield, any_of, render_chat
 
 Pair = tuple[int, int]
@@ -161,32 +163,52 @@ class Tokenizer:
         pat_str: the pattern that cuts text into pieces.
         mergeable_ranks: the bytes of each ordinary token and its id.
         special_tokens: the text of each control token and its id.
+        added_tokens: those of them that are not looked for as they are written, and added tokens that are text.
         normalizer: None, or the Unicode form ("NFC") that text is brought to before it is cut.
         chat_template: jinja source that `apply_chat_template` renders.
         bos_token, eos_token: texts of the special tokens that the template may name.
+        template_tokens: more of these by name, such as "pad_token".
         prefix: texts of the special tokens that a model of this tokenizer expects before raw text.
 
     `encode` and `decode` run in tiktoken's Rust code; `encode_slowly` is the same function in Python.
     """
 
     def __init__(self, name: str, pat_str: str, mergeable_ranks: Mapping[bytes, int],
-                 special_tokens: Mapping[str, int], *, normalizer: str | None = None,
-                 chat_template: str | None = None, bos_token: str | None = None,
-                 eos_token: str | None = None, prefix: Sequence[str] = ()) -> None:
+                 special_tokens: Mapping[str, int], *, added_tokens: Sequence[AddedToken] = (),
+                 normalizer: str | None = None, chat_template: str | None = None, bos_token: str | None = None,
+                 eos_token: str | None = None, template_tokens: Mapping[str, str] | None = None,
+                 prefix: Sequence[str] = ()) -> None:
         self.name = name
         self.pat_str = pat_str
         self.mergeable_ranks = dict(mergeable_ranks)
         self.special_tokens = dict(special_tokens)
+        self.added_tokens = tuple(added_tokens)
         self.normalizer = normalizer
         self.chat_template = chat_template
         self.bos_token, self.eos_token = bos_token, eos_token
+        self.template_tokens = dict(template_tokens or {})
         self.prefix = tuple(prefix)
 
     @cached_property
     def encoding(self) -> tiktoken.Encoding:
         """The same tokenizer as a `tiktoken.Encoding`."""
         return tiktoken.Encoding(self.name, pat_str=self.pat_str, mergeable_ranks=self.mergeable_ranks,
-                                 special_tokens=self.special_tokens)
+                                 special_tokens={token.content: token.id for token in self.all_added_tokens()})
+
+    @cached_property
+    def added_vocabulary(self) -> AddedVocabulary:
+        """What finds the added tokens in a text."""
+        return AddedVocabulary(self.all_added_tokens(), self.normalize)
+
+    @cached_property
+    def ids(self) -> frozenset[int]:
+        """Every id that has a token."""
+        return frozenset(self.mergeable_ranks.values()) | {token.id for token in self.all_added_tokens()}
+
+    def all_added_tokens(self) -> list[AddedToken]:
+        """The control tokens and the tokens that are text, each with its flags, in the order of their ids."""
+        plain = {text: AddedToken(text, id) for text, id in self.special_tokens.items()}
+        return sorted({**plain, **{token.content: token for token in self.added_tokens}}.values(), key=lambda t: t.id)
 
     @property
     def n_vocab(self) -> int:
@@ -205,9 +227,7 @@ class Tokenizer:
                       else disallowed_special)
         if match := regex.search(any_of(disallowed), text):
             raise ValueError(f"the text holds {match[0]!r}, a special token that is not allowed here")
-        parts = split_special(text, self.special_tokens.keys() & allowed)
-        return [id for i, part in enumerate(parts)
-                for id in ([self.special_tokens[part]] if i % 2 else self.encode_ordinary(part))]
+        return self.encode_parts(text, self.special_tokens.keys() & allowed)
 
     def encode_prompt(self, text: str) -> list[int]:
         """Raw text as a model should get it: the ids of `prefix`, then those of the text, all of it data."""
@@ -215,12 +235,31 @@ class Tokenizer:
 
     def encode_ordinary(self, text: str) -> list[int]:
         """Text to ids, with no special tokens whatever the text says."""
-        return self.encoding.encode_ordinary(self.normalize(text))
+        return self.encode_parts(text, ())
+
+    def encode_parts(self, text: str, allowed: Collection[str], show: Callable[[str], str] = str, *,
+                     slowly: bool = False) -> list[int]:
+        """Text to ids: the added tokens by their text, what lies between them by its bytes.
+
+        Args:
+            allowed, show: as for `AddedVocabulary.cut`.
+        """
+        encode = self.encode_text_slowly if slowly else self.encode_text
+        return [id for part in self.added_vocabulary.cut(text, allowed, show)
+                for id in (encode(part) if isinstance(part, str) else [part.id])]
+
+    def encode_text(self, text: str) -> list[int]:
+        """Normalized text without added tokens to ids."""
+        return self.encoding.encode_ordinary(text)
+
+    def encode_text_slowly(self, text: str) -> list[int]:
+        """`encode_text`, written out in Python."""
+        pieces = split_pieces(text, self.pat_str)
+        return [rank for piece in pieces for rank in encode_piece(piece, self.mergeable_ranks)]
 
     def encode_slowly(self, text: str) -> list[int]:
         """`encode_ordinary`, written out in Python."""
-        pieces = split_pieces(self.normalize(text), self.pat_str)
-        return [rank for piece in pieces for rank in encode_piece(piece, self.mergeable_ranks)]
+        return self.encode_parts(text, (), slowly=True)
 
     def normalize(self, text: str) -> str:
         """The text in the tokenizer's Unicode form; without one, the text itself."""
@@ -242,21 +281,24 @@ class Tokenizer:
         """
         if self.chat_template is None:
             raise ValueError(f"tokenizer {self.name!r} has no chat template")
-        named = {"bos_token": self.bos_token, "eos_token": self.eos_token}
+        named = {**self.template_tokens, "bos_token": self.bos_token, "eos_token": self.eos_token}
         variables = {name: token for name, token in named.items() if token is not None}
         if not tokenize:
             return render_chat(self.chat_template, messages, tools=tools,
                                add_generation_prompt=add_generation_prompt, **variables)
-        shield = Shield(self.special_tokens, (messages, tools))
+        words = [token.content for token in self.all_added_tokens() if not token.special]
+        shield = Shield(self.special_tokens, (messages, tools), words=words)
         text = render_chat(self.chat_template, shield.hide(messages), tools=shield.hide(tools),
                            add_generation_prompt=add_generation_prompt, **variables)
-        parts = split_special(text, self.special_tokens)
-        return [id for i, part in enumerate(parts)
-                for id in ([self.special_tokens[part]] if i % 2 else self.encode_ordinary(shield.show(part)))]
+        return self.encode_parts(text, self.special_tokens.keys(), shield.show)
 
     def decode_bytes(self, ids: Sequence[int]) -> bytes:
-        """Ids to the bytes they stand for; a border may fall inside a character."""
-        return self.encoding.decode_bytes(ids)
+        """Ids to the bytes they stand for; a border may fall inside a character.
+
+        An id without a token stands for none: a model's vocabulary is often padded beyond its tokenizer's.
+        """
+        ids = [operator.index(id) for id in ids]
+        return self.encoding.decode_bytes([id for id in ids if id in self.ids or id < 0])
 
     def decode(self, ids: Sequence[int], errors: str = "replace") -> str:
         """Ids to text; bytes that are no UTF-8 become U+FFFD."""
@@ -269,15 +311,6 @@ class Tokenizer:
             KeyError: no token has this id.
         """
         return self.encoding.decode_single_token_bytes(token)
-
-
-def split_special(text: str, tokens: Collection[str]) -> list[str]:
-    """Cut `text` at special tokens, the longest where two begin: ordinary, token, ordinary, ..., ordinary.
-
-    >>> split_special("a<s>b<s>", {"<s>", "<"})
-    ['a', '<s>', 'b', '<s>', '']
-    """
-    return regex.split(f"({any_of(tokens)})", text)
 
 
 def installed_encodings() -> dict[str, tiktoken.Encoding]:

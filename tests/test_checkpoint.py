@@ -1,9 +1,13 @@
 """Folders in and out: nothing is lost, nothing is guessed, and what is wrong is named."""
 
+import errno
+import io
 import json
+import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +20,7 @@ from course_lib.chat_template import POCKET_CHAT_TEMPLATE
 from course_lib.checkpoint import (
     LanguageModel,
     NoInitialWeights,
+    beside,
     config_from_hf,
     config_to_hf,
     load,
@@ -28,6 +33,7 @@ from course_lib.layers import rope_tables
 from course_lib.model import CausalLM
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe
 
+ROOT = Path(__file__).parents[1]
 CHAT = [{"role": "user", "content": "They're there, the dog doesn't mind: 12"}]
 
 
@@ -150,6 +156,74 @@ def test_saving_over_an_old_folder(tmp_path):
     assert loaded.model(torch.arange(5)[None]).isfinite().all(), "a model loaded before is unharmed"
 
 
+KILL_FIFTY_TIMES = """
+import os, random, signal, sys, time, torch
+from dataclasses import replace
+from course_lib import load, save
+rng, lm = random.Random(0), load(sys.argv[1])
+for i in range(1, 51):
+    if (child := os.fork()) == 0:
+        for j in range(10**6):  # every number of the model and of its configuration is the same
+            number = 100_000 * i + j
+            for parameter in lm.model.parameters():
+                parameter.data.fill_(number)
+            object.__setattr__(lm, "config", replace(lm.config, rope_theta=float(number)))
+            save(lm, sys.argv[1])
+    time.sleep(rng.uniform(0.05, 0.2))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    found = load(sys.argv[1])
+    weights = torch.cat([parameter.flatten() for parameter in found.model.parameters()])
+    assert weights.unique().tolist() == [found.config.rope_theta], "a mixture"
+    print(int(found.config.rope_theta))
+"""
+
+
+def test_killed_at_any_moment_a_save_leaves_one_folder_or_the_other(tmp_path):
+    """Weights and configuration of one round each, whatever the moment; a README survives; nothing is left over."""
+    folder, lm = tmp_path / "saved", make_lm(hidden_size=6, intermediate_size=8, num_hidden_layers=1)
+    save(lm, folder)
+    (folder / "README.md").write_text("mine")
+    done = subprocess.run([sys.executable, "-c", KILL_FIFTY_TIMES, str(folder)], capture_output=True, text=True,
+                          env=os.environ | {"OMP_NUM_THREADS": "1"}, cwd=ROOT)
+    assert not done.returncode, done.stderr
+    assert len(done.stdout.split()) == 50 and len(set(done.stdout.split())) > 40
+    assert (folder / "README.md").read_text() == "mine"
+    save(lm, folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("stage, expected", [("half", 1), ("new", 2), ("old", 2)])
+def test_killed_before_between_and_after_the_two_moves(stage, expected, tmp_path, monkeypatch):
+    folder = tmp_path / "saved"
+    save(make_lm(num_hidden_layers=1), folder)
+    if stage == "half":
+        monkeypatch.setattr(course_lib.checkpoint, "write_weights", lambda *arguments: os._exit(9))
+    elif stage == "new":
+        monkeypatch.setattr(course_lib.checkpoint, "heal", lambda folder: beside(folder)[2].exists() and os._exit(9))
+    else:
+        monkeypatch.setattr(course_lib.checkpoint.shutil, "rmtree",
+                            lambda path, ignore_errors: path.exists() and os._exit(9))
+    if os.fork() == 0:
+        save(make_lm(num_hidden_layers=2), folder)
+        os._exit(0)
+    assert os.wait()[1] == 9 << 8
+    monkeypatch.undo()
+    assert beside(folder)[("half", "new", "old").index(stage)].is_dir()
+    assert folder.exists() == (stage != "new")
+    assert load(folder).config.num_hidden_layers == expected
+    save(make_lm(num_hidden_layers=3), folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"] and load(folder).config.num_hidden_layers == 3
+
+
+def test_saving_through_a_link_changes_what_it_points_to(tmp_path):
+    save(make_lm(num_hidden_layers=1), tmp_path / "saved")
+    (tmp_path / "link").symlink_to("saved")
+    save(make_lm(num_hidden_layers=2), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and load(tmp_path / "saved").config.num_hidden_layers == 2
+
+
 def test_a_loaded_model_can_be_trained_and_its_file_stays(tmp_path):
     save(make_lm(), tmp_path)
     before = contents(tmp_path)
@@ -230,6 +304,114 @@ def test_a_tied_head_may_be_in_the_file_too_or_alone_but_not_another(tmp_path):
     rewrite(tmp_path, lambda tensors: tensors.update({name: tensors["lm_head.weight"] + 1}))
     with pytest.raises(ValueError, match=r"lm_head\.weight is not embed_tokens\.weight"):
         load(tmp_path)
+
+
+def test_a_tensor_that_is_there_twice_is_refused(folder, tmp_path):
+    """Under two names, or in two files of an index: one of them would win in silence."""
+    name = "model.layers.1.mlp.up_proj.weight"
+    rewrite(folder, lambda tensors: tensors.update({name.removeprefix("model."): tensors[name] + 1}))
+    with pytest.raises(ValueError, match=rf"{name} gives layers.1.mlp.up_proj.weight for the second time"):
+        load(folder)
+    sharded = tmp_path / "sharded"
+    make_model("llama", sharded, max_shard_size="40KB")
+    write_tokenizer(make_tokenizer("gpt2", 300), sharded)
+    first, *_, last = sorted(sharded.glob("model-*.safetensors"))
+    extra = load_file(first)
+    save_file(load_file(last) | {next(iter(extra)): next(iter(extra.values())) + 1}, last, {"format": "pt"})
+    with pytest.raises(ValueError, match="for the second time"):
+        load(sharded)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int64, torch.bool, torch.float8_e4m3fn])
+def test_weights_that_are_no_plain_numbers_are_refused(dtype, folder):
+    name = "model.layers.1.mlp.up_proj.weight"
+    rewrite(folder, lambda tensors: tensors.update({name: tensors[name].to(dtype)}))
+    with pytest.raises(ValueError, match=rf"model\.safetensors: dtype of {name}"):
+        load(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer_config.json"])
+def test_an_unreadable_file_is_not_called_missing(name, folder, monkeypatch):
+    def forbid(path, *arguments, opens=io.open, **options):
+        if Path(path).name == name:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opens(path, *arguments, **options)
+
+    monkeypatch.setattr(io, "open", forbid)  # what Path.open and Path.read_text call
+    with pytest.raises(ValueError, match=rf"{name} cannot be read: Permission denied"):
+        load(folder)
+
+
+WRONG_JSON = ["[]", "1", "null", '"text"', "{", "\xff", "[" * 100_000]
+
+
+@pytest.mark.parametrize("content", WRONG_JSON, ids=range(len(WRONG_JSON)))
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+                                  "special_tokens_map.json", "model.safetensors.index.json"])
+def test_json_of_another_kind_is_refused_with_the_name_of_the_file(name, content, folder):
+    if name == "model.safetensors.index.json":
+        (folder / "model.safetensors").unlink()
+    (folder / name).write_text(content, encoding="latin-1")
+    with pytest.raises(ValueError, match=name.replace(".", r"\.")):
+        load(folder)
+
+
+@pytest.mark.parametrize("index", [{}, {"weight_map": None}, {"weight_map": []}, {"weight_map": {}},
+                                   {"weight_map": {"a": 1}}, {"weight_map": {"a": ""}}, {"weight_map": {"a": "/"}}])
+def test_an_index_without_its_map_is_refused(index, folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ValueError, match=r"index\.json: weight_map"):
+        load(folder)
+
+
+SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+         "num_key_value_heads", "head_dim", "max_position_embeddings")
+NO_SIZES = ["12", 12.0, True, 0, -3, [], {}, float("nan"), 2**63, 10**400]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_is_no_size_is_refused_by_name(size, folder):
+    for value in NO_SIZES:
+        edit_json(folder / "config.json", **{size: value})
+        with pytest.raises(ValueError, match=size):
+            load(folder)
+
+
+@pytest.mark.parametrize("size", ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+                                  "num_attention_heads", "head_dim"])
+@pytest.mark.parametrize("value", [2**40, 6**20])
+def test_a_size_that_the_file_cannot_have_is_refused_before_anything_is_built(size, value, folder):
+    changes = {size: value} | ({"num_key_value_heads": value} if size == "num_attention_heads" else {})
+    edit_json(folder / "config.json", **{"head_dim": 6} | changes)
+    with pytest.raises(ValueError, match=rf"{size} = {value} is not allowed: must be at most \d+"):
+        load(folder)
+
+
+def test_a_context_of_a_billion_costs_nothing(folder):
+    expected = load(folder)
+    edit_json(folder / "config.json", max_position_embeddings=2**40)
+    long = load(folder)
+    assert long.config.max_position_embeddings == 2**40
+    same_logits(long, expected)
+
+
+@pytest.mark.parametrize("key, values", [
+    ("rms_norm_eps", [None, "1e-6", -1, float("inf"), True, []]),
+    ("rope_theta", [None, "1e4", 0, -1, float("nan"), {}]),
+    ("initializer_range", ["a", -1]), ("tie_word_embeddings", ["false", 0, None, 1.0]), ("mlp_bias", ["no", 1]),
+    ("attention_bias", [0, "x"]), ("hidden_act", [None, 1, [], "swish2"]), ("model_type", [1, [], {}, None]),
+    ("rope_scaling", ["llama3", 1, [1], STRETCH | {"factor": "4"}, STRETCH | {"factor": 0}, STRETCH | {"factor": None},
+                      STRETCH | {"high_freq_factor": 1.0}, STRETCH | {"mscale": 2.0}]),
+    ("eos_token_id", ["2", 1.5, True, -1, {}, [None], ["1"], [[1]]]),
+])
+def test_a_setting_of_another_kind_is_refused(key, values, folder):
+    for value in values:
+        config = json.loads((folder / "config.json").read_text())
+        config = {name: old for name, old in config.items() if name != "rope_parameters"}
+        (folder / "config.json").write_text(json.dumps(config | {key: value}))
+        with pytest.raises(ValueError, match=r"config\.json"):
+            load(folder)
 
 
 def test_tensors_that_can_be_computed_are_ignored(folder):
@@ -445,6 +627,70 @@ def test_what_is_not_supported_is_refused_by_name(changes, message, folder):
     with pytest.raises(ValueError, match=message) as caught:
         load(folder)
     assert str(folder / "config.json") in str(caught.value)
+
+
+NUMBERS_CHANGE = [  # the key is read by transformers, or by its cache
+    ("llama", {"is_causal": False}), ("gpt2", {"is_causal": False}), ("mistral", {"is_causal": False}),
+    ("llama", {"sliding_window": 4}), ("llama", {"attention_chunk_size": 4}),
+    ("llama", {"layer_types": ["sliding_attention"] * 3, "sliding_window": 4}),
+    ("mistral", {"layer_types": ["full_attention"] * 3}),
+    ("gpt2", {"num_hidden_layers": 2}), ("gpt2", {"num_attention_heads": 3}),
+    ("gpt2", {"scale_attn_weights": False}), ("gpt2", {"scale_attn_by_inverse_layer_idx": True}),
+    ("llama 3.1", {"original_max_position_embeddings": 8}),
+]
+
+
+@torch.no_grad()
+def reference_logits(folder, ids):
+    """Without a cache, and one token after the other."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    cache, steps = None, []
+    for column in ids.split(1, dim=1):
+        output = model(column, past_key_values=cache, use_cache=True)
+        cache = output.past_key_values
+        steps.append(output.logits)
+    return torch.cat((model(ids, use_cache=False).logits, torch.cat(steps, dim=1)))
+
+
+@pytest.mark.parametrize("name, changes", NUMBERS_CHANGE)
+def test_a_setting_that_changes_the_numbers_is_refused_or_followed(name, changes, tmp_path):
+    make_model(name, tmp_path)
+    write_tokenizer(make_tokenizer("gpt2", 300), tmp_path)
+    ids = torch.randint(0, 101, (1, 20), generator=torch.Generator().manual_seed(0))
+    before = reference_logits(tmp_path, ids)
+    edit_json(tmp_path / "config.json", **changes)
+    after = reference_logits(tmp_path, ids)
+    assert (after - before).abs().max() > 0.1, "the oracle sees it"
+    if "original_max_position_embeddings" in changes:
+        with torch.no_grad():
+            torch.testing.assert_close(load(tmp_path).model(ids), after[:1], rtol=0, atol=1e-5)
+        return
+    with pytest.raises(ValueError, match=rf"config\.json: {next(iter(changes))} = "):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("name, changes", [
+    ("llama", {"per_layer_config": {"0": {"hidden_act": "relu"}}}), ("llama", {"something_new": 2.0}),
+    ("qwen2", {"layer_types": ["sliding_attention"] * 3}), ("qwen3", {"layer_types": ["full_attention"] * 2}),
+    ("qwen3", {"layer_types": [1, 2, 3]}), ("qwen3", {"layer_types": []}), ("qwen3", {"layer_types": "full_attention"}),
+    ("gpt2", {"is_causal": None}), ("gpt2", {"n_inner": 1.5}), ("llama", {"quantization_config": {"bits": 4}}),
+    ("qwen2", {"layer_types": None, "use_sliding_window": True, "max_window_layers": "0"}),
+    ("mistral", {"sliding_window": "5"}),
+])
+def test_a_setting_that_nobody_reads_is_refused(name, changes):
+    with pytest.raises(ValueError, match=f"{next(iter(changes))}|max_window_layers|intermediate_size"):
+        config_from_hf(CONFIGS[name]().to_dict() | changes)
+
+
+def test_settings_that_ask_for_nothing_are_accepted():
+    """By name, or because they are null, false, empty or what the family does anyway."""
+    for name in CONFIGS:
+        hf = CONFIGS[name]().to_dict()
+        more = {"something_new": None, "other": False, "pruned_heads": {}, "is_causal": True, "use_cache": True,
+                "transformers_version": "9", "torch_dtype": "bfloat16", "pretraining_tp": 2, "temperature": 0.7}
+        assert config_from_hf(hf | more) == config_from_hf(hf)
+    gpt2 = transformers.GPT2Config(n_embd=30, n_head=6).to_dict()
+    assert config_from_hf(gpt2 | {"hidden_size": 30, "num_hidden_layers": 12}) == config_from_hf(gpt2)
 
 
 def test_device(monkeypatch):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.config import ModelConfig, RopeScaling, SamplingParams, is_int, require, to_dict
+from course_lib.sampling import request_generator
 
 SIZES = {"vocab_size": 4096, "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 12,
          "num_attention_heads": 8}
@@ -132,3 +133,37 @@ def test_a_head_has_a_size(head_dim):
     with pytest.raises(ValueError, match=f"head_dim = {head_dim} is not allowed"):
         ModelConfig(vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2,
                     head_dim=head_dim)
+
+
+@pytest.mark.parametrize("name, values", [
+    ("temperature", ["1", None, True, math.nan, math.inf, [1], 10**400]), ("top_p", ["0.5", None, math.nan]),
+    ("min_p", ["0", None]), ("repetition_penalty", ["1", None, 0, math.inf]), ("presence_penalty", [None, "x"]),
+    ("frequency_penalty", [[], math.nan]), ("top_k", ["5", 1.0, None, -1]), ("max_tokens", ["5", 2.0, None]),
+    ("seed", [2**64, -(2**63) - 1, "1", 1.0, True]), ("stop", [5, [1], [None], b"a", [""], 1.5]),
+    ("stop_token_ids", ["ab", [1.5], [-1], 1.5, [True]]), ("logprobs", ["1", -1, 1.0]),
+])
+def test_sampling_params_of_another_kind_are_refused_by_name(name, values):
+    for value in values:
+        with pytest.raises(ValueError, match=name):
+            SamplingParams(**{name: value})
+
+
+def test_what_asks_for_nothing_or_for_one():
+    assert SamplingParams(stop=None, stop_token_ids=None) == SamplingParams()
+    assert SamplingParams(stop="a", stop_token_ids=7) == SamplingParams(stop=["a"], stop_token_ids=[7])
+    for seed in (-(2**63), 2**64 - 1):
+        assert request_generator(SamplingParams(seed=seed).seed).initial_seed() == seed % 2**64
+
+
+@pytest.mark.parametrize("name, values", [
+    ("vocab_size", ["5", 5.0, True, None, 2**63]), ("num_key_value_heads", [2.0, "2"]), ("head_dim", ["8", 8.0, 0]),
+    ("rms_norm_eps", [None, "1", math.nan, -1]), ("rope_theta", [None, 0, math.inf, "1"]), ("hidden_act", [None, []]),
+    ("tie_word_embeddings", [None, 1, "true"]), ("qk_norm", [0]), ("initializer_range", [None, -0.1]),
+    ("sliding_window", [1.5, True, "4"]),
+])
+def test_model_config_of_another_kind_is_refused_by_name(name, values):
+    shape = {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 1,
+             "num_attention_heads": 2}
+    for value in values:
+        with pytest.raises(ValueError, match=name):
+            ModelConfig(**shape | {name: value})

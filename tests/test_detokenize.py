@@ -201,10 +201,17 @@ def test_streams_do_not_share_state(tokenizer):
     assert (first.stopped, second.stopped) == (None, "b") and first.flush() == "a\ufffd"
 
 
-@pytest.mark.parametrize("token_id", [-1, 257, 10**6])
-def test_an_unknown_id_is_refused(tokenizer, token_id):
-    with pytest.raises(ValueError, match=f"token_id = {token_id} is not allowed"):
+@pytest.mark.parametrize("token_id", [-1, 1.5, "a", None, True])
+def test_what_cannot_be_an_id_is_refused(tokenizer, token_id):
+    with pytest.raises(ValueError, match=f"token_id = {token_id!r} is not allowed"):
         DecodeStream(tokenizer).push(token_id)
+
+
+def test_an_id_without_a_token_is_no_text(tokenizer):
+    """As the vocabulary of a padded checkpoint has them; a character may go on after one."""
+    stream = DecodeStream(tokenizer, "ab")
+    assert [stream.push(id) for id in (0xC3, 257, 0xA9, ord("a"), 10**6, 2**70, ord("b"))] == ["", "", "é"] + [""] * 4
+    assert stream.stopped == "ab"
 
 
 @pytest.mark.parametrize("stop", ["", ["a", ""]])

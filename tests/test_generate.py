@@ -2,8 +2,10 @@
 
 import itertools
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -345,3 +347,51 @@ def test_logits_that_are_not_numbers_are_refused():
     lm = language_model(Scripted(lambda history: torch.full((260,), math.nan), config), config)
     with pytest.raises(ValueError, match="finite"):
         generate(lm, "?", GREEDY)
+
+
+@pytest.mark.parametrize("prompt", [
+    1.5, True, None, 7, b"ab", {"role": "user", "content": "a"}, [1.0, 2.0], ["a"], [None], [True],
+    [1, {"role": "user"}], [[1, 2]], torch.zeros(2, 2, dtype=torch.long), torch.tensor([0.5]), torch.tensor(3),
+    object(), {1, 2.5}])
+def test_prompts_of_another_kind_are_refused(prompt, real):
+    with pytest.raises(ValueError, match=r"(?s)prompt = .* is not allowed: must be text"):
+        stream(real, prompt)
+
+
+def test_ids_may_come_in_any_container(real):
+    ids = [97, 98, 99]
+    for prompt in (tuple(ids), torch.tensor(ids), torch.tensor(ids, dtype=torch.int32), np.array(ids), iter(ids),
+                   [*torch.tensor(ids)], [*np.array(ids)]):
+        found = encode_prompt(TOKENIZER, prompt)
+        assert found == ids and all(type(i) is int for i in found)
+    for empty in (torch.tensor([], dtype=torch.long), [], ()):
+        with pytest.raises(ValueError, match="at least one token"):
+            encode_prompt(TOKENIZER, empty)
+
+
+@pytest.mark.parametrize("params", [GREEDY, SamplingParams(seed=0), SamplingParams(seed=0, top_p=0.9)])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_logits_that_are_not_finite_speak_of_the_weights(value, params):
+    model = CausalLM(SHAPE).eval()
+    model.requires_grad_(False)
+    model.layers[1].mlp.up_proj.weight[3, 2] = value
+    with pytest.raises(ValueError, match=r"not finite: of its weights, layers\.1\.mlp\.up_proj\.weight holds NaN"):
+        generate(language_model(model), "ab", params)
+    model.layers[1].mlp.up_proj.weight[3, 2] = 0
+    model.norm.weight.fill_(3e38)
+    model.lm_head.weight.fill_(30)
+    with pytest.raises(ValueError, match=r"weights are finite, so that it must have computed beyond torch\.float32"):
+        generate(language_model(model), "ab", params)
+
+
+def test_a_padded_vocabulary_streams_to_its_end():
+    """Random weights choose ids without a token: they are no text, as for `transformers`."""
+    few = Tokenizer("few", r"(?s).", {bytes([i]): i for i in range(256)}, {"<|end|>": 256})
+    padded = replace(SHAPE, vocab_size=4000)
+    model = CausalLM(padded).eval()
+    model.init_weights(torch.Generator().manual_seed(0))
+    lm = language_model(model, padded, few)
+    running = stream(lm, "ab", SamplingParams(max_tokens=30, seed=0, logprobs=3))
+    text = "".join(running)
+    assert max(running.output.token_ids) > 256 and len(running.steps) == 30
+    assert text == running.output.text == few.decode(running.output.token_ids)

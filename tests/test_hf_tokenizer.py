@@ -2,22 +2,26 @@
 
 import json
 import random
+import sys
 
 import pytest
 import tokenizers
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_checkpoints import SPECIALS, TEXT, make_tokenizer, write_tokenizer
+from tiny_checkpoints import LLAMA3_PATTERN, QWEN_PATTERN, SPECIALS, TEXT, make_tokenizer, write_tokenizer
 
+from course_lib.detokenize import DecodeStream
+from course_lib.hf_pattern import COMMON_SYNTAX
 from course_lib.hf_tokenizer import (
     MergeListTokenizer,
-    byte_alphabet,
     ranks_say_it_all,
     read_tokenizer,
     to_text,
     tokenizer_to_hf,
 )
-from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe
+from course_lib.merge_list import byte_alphabet
+from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, split_pieces, train_bpe
 
 STYLES = ("gpt2", "llama3", "qwen", "smollm")
 NASTY = ["", " ", "  a", "a   b  ", "\t\tx\t", "\n\n", " \n \r\n  y", "it's I'LL 'ſ don’t", "1234567 ½ Ⅷ ٣٤٥",
@@ -126,7 +130,8 @@ def bpe_json(ids, merges, ignore_merges):
     """A tokenizer.json over the bytes, whose pieces are whole lines."""
     vocab = {to_text(token): id for token, id in ids.items()}
     return {"version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None,
-            "truncation": None, "padding": None, "decoder": None,
+            "truncation": None, "padding": None, "decoder": {
+                "type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
             "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
                 {"type": "Split", "pattern": {"Regex": LINES}, "behavior": "Isolated", "invert": False},
                 {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}]},
@@ -278,6 +283,85 @@ def test_a_text_between_special_tokens_is_refused(tmp_path):
         read_tokenizer(tmp_path)
 
 
+ADDED = {
+    "qwen3": ("qwen", [("<think>", {}), ("</think>", {}), ("<tool_call>", {}), ("</tool_call>", {})], False),
+    "neox": ("gpt2", [(" " * n, {}) for n in range(2, 25)] + [("|||EMAIL|||", {})], True),
+    "no normalizer": ("llama3", [(" " * n, {}) for n in range(2, 9)] + [("x  ", {})], True),
+    "flags": ("qwen", [("<l>", {"lstrip": True}), ("<r>", {"rstrip": True}), ("dog", {"single_word": True}),
+                       ("日!", {}), ("日é?", {"normalized": True}), ("<l><r>", {"lstrip": True, "rstrip": True}),
+                       ("the", {"single_word": True, "lstrip": True, "normalized": True}), ("\n", {})], False),
+    "inside": ("llama3", [("im_end", {}), ("|>", {}), ("<|im_end|> and", {})], False),
+}
+
+
+@pytest.fixture(scope="module", params=ADDED)
+def with_words(request, tmp_path_factory):
+    """A tokenizer with added tokens that are text, as it is and as one for which control tokens are data."""
+    style, words, normalized = ADDED[request.param]
+    folder, reference = tmp_path_factory.mktemp("tokenizer"), make_tokenizer(style, 380)
+    data = json.loads(reference.to_str())
+    data["added_tokens"] = [token for token in data["added_tokens"] if token["content"] != "<tool_call>"]
+    data["normalizer"] = {"type": "NFC"} if request.param in ("neox", "qwen3", "flags") else None
+    data["model"]["vocab"].pop("<tool_call>", None)
+    reference = tokenizers.Tokenizer.from_str(json.dumps(data))
+    reference.add_tokens([tokenizers.AddedToken(text, **{"normalized": normalized} | flags) for text, flags in words])
+    write_tokenizer(reference, folder)
+    strict = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    strict.encode_special_tokens = True
+    return reference, strict, read_tokenizer(folder), [text for text, _ in words]
+
+
+def word_texts(words):
+    edges = [" ", "  ", "\n", "\u0301", "a", "_", "dogs", "-", "日e\u0301?"]
+    parts = st.one_of(texts, st.sampled_from([*words, *SPECIALS, *edges]))
+    return st.lists(parts, max_size=12).map("".join)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_added_tokens_that_are_text_are_found_as_tokenizers_finds_them(with_words, data):
+    reference, strict, ours, words = with_words
+    text = data.draw(word_texts(words))
+    expected = reference.encode(text, add_special_tokens=False).ids
+    assert ours.encode(text, allowed_special="all") == expected
+    as_data = strict.encode(text, add_special_tokens=False).ids
+    assert ours.encode(text) == ours.encode_ordinary(text) == ours.encode_slowly(text) == as_data
+    assert not set(as_data) & set(ours.special_tokens.values())
+    assert ours.decode(expected) == reference.decode(expected, skip_special_tokens=False)
+    written = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_to_hf(ours)[0]))
+    assert written.encode(text).ids == expected
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_added_tokens_that_are_text_are_streamed(with_words, data):
+    reference, _, ours, words = with_words
+    ids = reference.encode(data.draw(word_texts(words))).ids
+    stream = DecodeStream(ours)
+    pieces = [*map(stream.push, ids), stream.flush()]
+    assert "".join(pieces) == reference.decode(ids, skip_special_tokens=True)
+    whole = DecodeStream(ours, skip_special_tokens=False)
+    assert "".join([*map(whole.push, ids), whole.flush()]) == reference.decode(ids, skip_special_tokens=False)
+
+
+def test_flags_survive_a_round_trip(with_words, tmp_path):
+    reference, _, ours, words = with_words
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer_to_hf(ours)[0]))
+    again = read_tokenizer(tmp_path)
+    assert again.all_added_tokens() == ours.all_added_tokens() and len(again.all_added_tokens()) == len(words) + 3
+    assert set(again.special_tokens) == set(SPECIALS) - {"<tool_call>"}
+    assert again.n_vocab == reference.get_vocab_size()
+
+
+def test_an_id_beyond_the_vocabulary_is_decoded_as_nothing(pair):
+    reference, ours = pair
+    ids = [*ours.encode("ab"), 10**6, ours.n_vocab, *ours.encode("é")]
+    assert ours.decode(ids) == reference.decode(ids) == "abé"
+    assert ours.decode(torch.tensor(ids)) == "abé"
+    with pytest.raises(OverflowError):
+        ours.decode([-1])
+
+
 def change(path, value):
     """A valid tokenizer.json with one entry replaced."""
     data = bpe_json(BYTES | {b"ab": 256}, [(b"a", b"b")], False)
@@ -304,13 +388,93 @@ def change(path, value):
     (["pre_tokenizer", "pretokenizers", 0, "pattern"], {"String": " "}, "String"),
     (["pre_tokenizer", "pretokenizers", 0, "pattern"], {"Regex": r"\p{L}+"}, "covers all text"),
     (["normalizer"], {"type": "Lowercase"}, "Lowercase"),
-    (["added_tokens"], [{"id": 257, "content": "<m>", "lstrip": True}], "lstrip"),
+    (["normalizer"], 1, "int"), (["normalizer"], {"normalizers": 1}, "int"), (["model"], 1, "int"),
+    (["model"], [], "BPE"),
+    (["decoder"], None, "decoder = None"), (["decoder"], {"type": "Metaspace"}, "decoder = 'Metaspace'"),
+    (["model", "vocab"], None, "vocab = None"), (["model", "vocab"], {}, "vocab = {}"),
+    (["model", "vocab"], [], "vocab"),
+    (["model", "vocab", "ab"], -1, "id of token 'ab' = -1"), (["model", "vocab", "ab"], 1.5, "id of token 'ab' = 1.5"),
+    (["model", "vocab", "ab"], "7", "id of token 'ab' = '7'"), (["model", "vocab", "ab"], 2**40, "id of token 'ab'"),
+    (["model", "vocab", "ab"], 97, "id 97 belongs to two tokens, 'a' and 'ab'"),
+    (["model", "vocab", "ab"], True, "True"),
+    (["model", "merges"], None, "merges = None"), (["model", "merges"], ["a b c"], "merge = "),
+    (["model", "merges"], [["a", "x"]], r"merge = \('a', 'x'\)"), (["model", "merges"], [["é", "b"]], "merge = "),
+    (["model", "merges"], [1], "int"), (["model", "merges"], [["a"]], "merge = "),
+    (["model", "ignore_merges"], 1, "= 1"),
+    (["added_tokens"], [{"id": 257, "content": ""}], "added token ''"), (["added_tokens"], [{"id": 257}], "content"),
+    (["added_tokens"], [{"id": 258, "content": "<m>"}], "id of added token '<m>' = 258 .* must be 257"),
+    (["added_tokens"], [{"id": -1, "content": "<m>"}], "= -1"),
+    (["added_tokens"], [{"id": 1.0, "content": "<m>"}], "1.0"),
+    (["added_tokens"], [{"id": 257, "content": "<m>", "special": 1}], "flags"), (["added_tokens"], 5, "int"),
+    (["added_tokens"], [{"id": 257, "content": "<m>"}] * 2, "listed once"), (["added_tokens"], ["<m>"], "str"),
+    (["added_tokens"], [{"id": 257, "content": "é<"}], "decoded to its own text"),
+    (["pre_tokenizer"], [], "pre_tokenizer"), (["pre_tokenizer"], 7, "int"),
+    *((["pre_tokenizer", "pretokenizers", 0, "pattern", "Regex"], pattern, "Split pattern") for pattern in (
+        r"\w+|\W", r"\b|.+", r"[[:alpha:]]+|.", r"(a|.)++\1", r"(?<x>a)|.", r"^.|.", r"a$|.", r"[\p{L}&&[^a]]|.",
+        r"(?i:straße)|.", r"(?i)a|.", r"(a+)+|.", r"a{2}+|.", r"\h|.", r"\p{Punct}|.", r"(?<=a)b|.", "(", "[", "a{",
+        r".*", "", 5, None, "(" * 5000, r"\x41|.", r"a{2}?|.", r"\R|.", r"(?>a)|.", r"[a--b]|.")),
 ])
 def test_what_is_not_supported_is_refused_by_name(path, value, message, tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps(change(path, value)))
     with pytest.raises(ValueError, match=message) as caught:
         read_tokenizer(tmp_path)
     assert str(tmp_path / "tokenizer.json") in str(caught.value)
+
+
+O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+         r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+CL100K = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)"
+          r"|\s+")
+DEEPSEEK = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+            r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+|\p{N}|[^\s\p{L}\p{M}\p{N}\p{P}\p{S}]+")
+
+
+@pytest.fixture(scope="module", params=[LLAMA3_PATTERN, QWEN_PATTERN, O200K, CL100K, DEEPSEEK, POCKET_PATTERN],
+                ids=["llama 3", "qwen", "o200k", "cl100k", "deepseek", "pocket"])
+def patterned(request, tmp_path_factory):
+    data = bpe_json(BYTES, [], False)
+    data["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = request.param
+    assert COMMON_SYNTAX.fullmatch(request.param)
+    reference, ours = write_json(data, tmp_path_factory.mktemp("pattern"))
+    return reference.pre_tokenizer, ours.pat_str
+
+
+@settings(max_examples=60)
+@given(text=texts)
+def test_published_patterns_are_accepted_and_cut_alike(patterned, text):
+    reference, pattern = patterned
+    pieces = [piece for piece in split_pieces(text, pattern) if piece]
+    expected = [text[start:end].encode() for _, (start, end) in reference.pre_tokenize_str(text)]
+    assert pieces == expected
+
+
+def test_a_panic_of_tiktoken_becomes_a_value_error(tmp_path, monkeypatch):
+    """Whatever it refuses, and at load."""
+    panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
+
+    def fail(self, ids):
+        raise panic("Encoder and decoder must be of equal length")
+
+    monkeypatch.setattr(Tokenizer, "decode", fail)
+    with pytest.raises(ValueError, match=r"tokenizer\.json: tiktoken .* refuses it: Encoder and decoder"):
+        write_json(bpe_json(BYTES, [], False), tmp_path)
+    monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: sys.exit(3))
+    with pytest.raises(SystemExit):
+        read_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("name, content", [
+    ("tokenizer_config.json", {"chat_template": 5}), ("tokenizer_config.json", {"chat_template": ["x"]}),
+    ("tokenizer_config.json", {"chat_template": [{"name": "default", "template": 1}]}),
+    ("tokenizer_config.json", {"eos_token": 1}), ("tokenizer_config.json", {"pad_token": {"content": 1}}),
+    ("special_tokens_map.json", {"bos_token": []}),
+])
+def test_options_of_another_kind_are_refused(name, content, tmp_path):
+    write_tokenizer(make_tokenizer("gpt2", 300), tmp_path)
+    (tmp_path / name).write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"tokenizer_config\.json: (chat_template|\w+_token)"):
+        read_tokenizer(tmp_path)
 
 
 def test_a_folder_without_tokenizer_json_is_refused(tmp_path):

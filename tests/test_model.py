@@ -1,12 +1,14 @@
 """The layers against written-out float64 loops and PyTorch's own functions; the model's edges."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from course_lib.config import ModelConfig
+from course_lib.kv_cache import DynamicCache
 from course_lib.layers import (
     ACTIVATION,
     RMSNorm,
@@ -147,6 +149,35 @@ def test_tables_are_made_once_and_are_no_parameters():
     model(torch.zeros(1, 20, dtype=torch.long))
     assert model.rope_cos is cos and cos.dtype == torch.float32
     assert not [name for name in model.state_dict() if "rope" in name]
+
+
+def test_tables_are_made_as_far_as_they_are_needed():
+    """A context of 2**40 costs nothing, the rows are those of a table made at once, and training goes on."""
+    long, limited = (make_model(max_position_embeddings=length) for length in (2**40, 9000))
+    limited.load_state_dict(long.state_dict())
+    assert long.rope_cos.shape[0] == 4096
+    ids = torch.randint(0, 37, (1, 5000), generator=torch.Generator().manual_seed(0))
+    cache = DynamicCache()
+    with torch.inference_mode():
+        logits = long(ids, kv_cache=cache, logits_to_keep=1)
+        assert long.rope_cos.shape[0] == 10_000 and long.rope_cos is not limited.rope_cos
+        long(ids[:, :1], kv_cache=cache)
+        assert logits.equal(limited(ids, logits_to_keep=1)) and limited.rope_cos.shape[0] == 9000
+    whole = rope_tables(replace(long.config, max_position_embeddings=10_000))
+    for table, expected in zip((long.rope_cos, long.rope_sin), whole):
+        assert table.equal(expected) and table.dtype == torch.float32
+    long(ids[:, :9]).logsumexp(-1).mean().backward()
+    assert long.layers[0].self_attn.q_proj.weight.grad.any()
+
+
+def test_compiled_a_model_grows_its_tables_too():
+    model = make_model(max_position_embeddings=8192)
+    compiled = torch.compile(model, backend="eager")
+    ids = torch.zeros(1, 4100, dtype=torch.long)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(ids[:, :20]), model(ids[:, :20]))
+        expected = make_model(max_position_embeddings=8192)(ids, logits_to_keep=1)
+        torch.testing.assert_close(compiled(ids, logits_to_keep=1), expected)
 
 
 def test_tied_head_is_the_embedding_and_counts_once():

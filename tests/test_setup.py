@@ -170,9 +170,10 @@ ROOMS = {
 # The pipeline in levels: a module imports from its own level or from one above it in this table.
 LEVELS = {
     0: "config device threads command_line",
-    1: "tokenizer chat_template detokenize layers kv_cache sampling flash quantize costs published",
+    1: "added_tokens tokenizer template_limits chat_template detokenize layers kv_cache sampling flash quantize costs "
+       "published",
     2: "model",
-    3: "hf_tokenizer few_rows checkpoint generate",
+    3: "hf_config hf_pattern merge_list hf_tokenizer weights few_rows checkpoint generate",
     4: "speculative scheduler agent server",
 }
 LEVEL = {name: level for level, names in LEVELS.items() for name in names.split()}

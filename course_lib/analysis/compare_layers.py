@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from course_lib.checkpoint import GPT2_NAMES
 from course_lib.config import require
+from course_lib.weights import GPT2_NAMES
 
 COARSE = re.compile(r"embed_tokens|layers\.\d+|norm|lm_head")
 

@@ -62,8 +62,9 @@ def token_table(tokenizer: Any, text: str, *,
 
 def special_ids(tokenizer: Any) -> frozenset[int]:
     """Ids of the control tokens."""
-    encoding = tokenizer.encoding if isinstance(tokenizer, Tokenizer) else tokenizer
-    return frozenset(map(encoding.encode_single_token, encoding.special_tokens_set))
+    if isinstance(tokenizer, Tokenizer):
+        return frozenset(tokenizer.special_tokens.values())
+    return frozenset(map(tokenizer.encode_single_token, tokenizer.special_tokens_set))
 
 
 def text_of(piece: bytes) -> str | None:

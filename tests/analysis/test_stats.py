@@ -60,11 +60,31 @@ def test_power_is_that_of_the_surest_outcome():
     assert power(limits, 1000, {"a": 0.6, "b": 0.4}) == pytest.approx(float(sum(pmf[high + 1 :]) + sum(pmf[:low])))
 
 
+def test_a_whole_vocabulary_gets_the_limits_that_each_token_would_get_alone():
+    """Half the tokens equally likely, half as Zipf has them: minutes, if each were summed by itself."""
+    V, n = 151_936, 10_000
+    weights = [1 / (rank + 1) for rank in range(V // 2)] + [1e-4] * (V // 2)
+    total = math.fsum(weights)
+    law = {token: weight / total for token, weight in enumerate(weights)}
+    limits = count_limits(law, n, false_alarm=1e-6)
+    for token in (0, 1, 2, 7, 50, 500, 5_000, V // 2 - 1, V // 2, V - 1):
+        assert limits[token] == accepted_counts(n, law[token], 1e-6 / (2 * V)), token
+    wrong = {token: law[V - 1 - token] for token in law}
+    some = [*range(0, 400, 5), *range(0, V, 997), V - 1]
+    assert power({token: limits[token] for token in some}, n, wrong) == max(
+        power({token: limits[token]}, n, wrong) for token in some)
+    assert power(limits, n, wrong) == pytest.approx(1)
+
+
 def test_mistakes_are_refused():
     with pytest.raises(ValueError, match=r"p = 1\.5"):
         binomial_pmf(3, 1.5)
     with pytest.raises(ValueError, match="false_alarm = 0"):
         count_limits({"a": 0.5}, 10, false_alarm=0)
+    for p in (1.5, -0.1, math.nan):
+        with pytest.raises(ValueError, match=f"p = {p}"):
+            count_limits({"a": 0.5, "b": p, "c": 0.1}, 10, false_alarm=0.1)
+    assert count_limits({}, 10, false_alarm=0.1) == {} and power({}, 10, {}) == 0
 
 
 @pytest.mark.parametrize("wrong", [
