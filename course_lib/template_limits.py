@@ -144,9 +144,9 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         """A filter that counts a step and weighs what it makes."""
         @wraps(function)
         def counted(*args: Any, **options: Any) -> Any:
-            METER.get().step(*args)
+            values = args[1:] if hasattr(function, "jinja_pass_arg") else args  # without jinja2's own context
+            METER.get().step(*values)
             if name in GROWTH:
-                values = args[1:] if hasattr(function, "jinja_pass_arg") else args
                 METER.get().limit(GROWTH[name](*values, **options))
             return self.weigh(function(*args, **options))
 

@@ -267,6 +267,24 @@ def test_every_mistake_of_a_template_is_our_error(template):
         render_chat(template, TURNS)
 
 
+FILTERS = ["messages | map(attribute='role') | join(', ')",
+           "messages | selectattr('role', 'equalto', 'user') | list | length",
+           "messages | rejectattr('role', 'equalto', 'user') | map(attribute='content') | list",
+           "(messages | first).content | upper | replace('BE', 'IS') | indent(2)", "messages[0].items() | list",
+           "messages[0] | items | list", "messages[0] | dictsort", "messages | groupby('role') | list | length",
+           "'%s and %d' % ('a', 3)", "'{} {x:5}|'.format(1, x=2)", "('a' ~ 1 ~ none) * 3", "[1, 2] + [3]",
+           "2 ** 10 // 3",
+           "messages | batch(2) | list | length", "['b', 'a'] | sort | join('-') | center(9)",
+           "messages[1:] | tojson(indent=2)"]
+
+
+@pytest.mark.parametrize("expression", FILTERS)
+def test_counting_changes_nothing(expression, tmp_path):
+    write_tokenizer(make_tokenizer("gpt2", 300), tmp_path, chat_template=f"{{{{ {expression} }}}}")
+    reference, ours = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path), read_tokenizer(tmp_path)
+    assert ours.apply_chat_template(TURNS, tokenize=False) == reference.apply_chat_template(TURNS, tokenize=False)
+
+
 def test_a_long_conversation_is_within_the_limits():
     """A million tokens in 2,000 turns, through the longest of the templates above."""
     turns = [{"role": role, "content": "word " * 500} for role in ("user", "assistant")] * 1000
