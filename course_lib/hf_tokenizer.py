@@ -211,6 +211,18 @@ def read_options(folder: Path) -> dict[str, Any]:
             "template_tokens": template_tokens}
 
 
+def in_vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
+    """The added tokens whose ids must stand in the vocabulary of tokenizer.json.
+
+    Those that follow the vocabulary are numbered by their order, and stay out of it: there, one that is a word
+    would also be found where its own rules forbid it.
+    """
+    ranks = tokenizer.mergeable_ranks
+    added = {token.content: token.id for token in tokenizer.all_added_tokens()
+             if ranks.get(token.content.encode()) != token.id}
+    return {} if sorted(added.values()) == list(range(len(ranks), len(ranks) + len(added))) else added
+
+
 def tokenizer_to_hf(tokenizer: Tokenizer) -> tuple[dict[str, Any], dict[str, Any]]:
     """The contents of tokenizer.json and tokenizer_config.json that give the same ids.
 
@@ -224,7 +236,7 @@ def tokenizer_to_hf(tokenizer: Tokenizer) -> tuple[dict[str, Any], dict[str, Any
         found = (last_pair(token, tokenizer.mergeable_ranks) for token in tokens if len(token) > 1)
         merges, ignore_merges = [pair for pair in found if pair], True
     added = tokenizer.all_added_tokens()
-    ids = {to_text(token): id for token, id in tokenizer.mergeable_ranks.items()} | {t.content: t.id for t in added}
+    ids = {to_text(token): id for token, id in tokenizer.mergeable_ranks.items()} | in_vocabulary(tokenizer)
     model = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
              "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
              "ignore_merges": ignore_merges, "vocab": dict(sorted(ids.items(), key=lambda item: item[1])),

@@ -61,6 +61,7 @@ def same_logits(first, second, atol=0.0):
         torch.testing.assert_close(first.model(ids), second.model(ids), rtol=0, atol=atol)
 
 
+DERIVED = {"encoding", "ids", "added_vocabulary"}  # made from the rest when they are first used
 SHAPES = {"pocket-like": {}, "untied, stretched, biased": {
     "tie_word_embeddings": False, "attention_bias": True, "attention_out_bias": True, "mlp_bias": True,
     "hidden_act": "gelu_tanh", "rope_scaling": RopeScaling(4.0, 1.0, 4.0, 32)}}
@@ -78,8 +79,9 @@ def test_save_and_load(saved):
     again = load(folder)
     assert again.config == lm.config and again.eos_token_ids == lm.eos_token_ids
     same_logits(again, lm)
-    assert vars(again.tokenizer) | {"name": "mine"} == {
-        key: value for key, value in vars(lm.tokenizer).items() if key != "encoding"}
+    given, found = ({key: value for key, value in vars(one.tokenizer).items() if key not in DERIVED}
+                    for one in (lm, again))
+    assert found | {"name": "mine"} == given
     assert not again.model.training
 
 
@@ -665,7 +667,7 @@ def test_a_setting_that_changes_the_numbers_is_refused_or_followed(name, changes
         with torch.no_grad():
             torch.testing.assert_close(load(tmp_path).model(ids), after[:1], rtol=0, atol=1e-5)
         return
-    with pytest.raises(ValueError, match=rf"config\.json: {next(iter(changes))} = "):
+    with pytest.raises(ValueError, match=rf"config\.json: ({'|'.join(changes)}) = "):
         load(tmp_path)
 
 
