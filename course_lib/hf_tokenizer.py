@@ -233,8 +233,10 @@ def tokenizer_to_hf(tokenizer: Tokenizer) -> tuple[dict[str, Any], dict[str, Any
         merges, ignore_merges = list(tokenizer.merges), tokenizer.ignore_merges
     else:
         tokens = sorted(tokenizer.mergeable_ranks, key=tokenizer.mergeable_ranks.__getitem__)
-        found = (last_pair(token, tokenizer.mergeable_ranks) for token in tokens if len(token) > 1)
-        merges, ignore_merges = [pair for pair in found if pair], True
+        found = [last_pair(token, tokenizer.mergeable_ranks) for token in tokens if len(token) > 1]
+        merges = [pair for pair in found if pair]
+        # matched whole, an added word would be found inside other words too
+        ignore_merges = None in found or not any(token.single_word for token in tokenizer.added_tokens)
     added = tokenizer.all_added_tokens()
     ids = {to_text(token): id for token, id in tokenizer.mergeable_ranks.items()} | in_vocabulary(tokenizer)
     model = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,

@@ -194,10 +194,14 @@ def sample(logits: Tensor, params: SamplingParams | Sequence[SamplingParams],
     if generators is None or isinstance(generators, torch.Generator):
         generators = [generators] * (1 if generators else len(x))
     require(len(generators) == len(x), "len(generators)", len(generators), f"{len(x)}, one for each row")
+    chosen = []
     with torch.no_grad():  # no gradient goes through a choice, and small operations cost less without
-        probs = filter_logits(logits, params, prompt_ids, output_ids).softmax(-1)
-        uniforms = [uniform(g) if p.temperature else 0.0 for p, g in zip(rows, generators, strict=True)]
-        return draw(probs, torch.tensor(uniforms, dtype=torch.float64))
+        for part in parts_of_rows(x):
+            given = (None if ids is None else ids[part] for ids in (prompt_ids, output_ids))
+            probs = filter_logits(logits[part], rows[part], *given).softmax(-1)
+            uniforms = [uniform(g) if p.temperature else 0.0 for p, g in zip(rows[part], generators[part], strict=True)]
+            chosen.append(draw(probs, torch.tensor(uniforms, dtype=torch.float64)))
+    return torch.cat(chosen)
 
 
 def draw(probs: Tensor, uniforms: Tensor) -> Tensor:
@@ -214,9 +218,19 @@ def draw(probs: Tensor, uniforms: Tensor) -> Tensor:
     >>> draw(torch.tensor([[0.0, 0.5, 0.5]] * 3), torch.tensor([0.0, 0.49, 0.5])).tolist()
     [1, 1, 2]
     """
-    sums = precise(probs).cumsum(-1)
-    levels = uniforms.to(sums).view(-1, 1) * sums[:, -1:]
-    return torch.searchsorted(sums, levels, right=True).view(-1).to(probs.device)
+    chosen = []
+    for part in parts_of_rows(probs):
+        sums = precise(probs[part]).cumsum(-1)
+        levels = uniforms[part].to(sums).view(-1, 1) * sums[:, -1:]
+        chosen.append(torch.searchsorted(sums, levels, right=True).view(-1).to(probs.device))
+    return torch.cat(chosen)
+
+
+def parts_of_rows(x: Tensor) -> list[slice]:
+    """The rows of x (B, V) in parts of a few million numbers: ten thousand rows may be one row, expanded."""
+    B, V = x.shape
+    n = max(1, 2**22 // V)
+    return [slice(i, i + n) for i in range(0, B, n)] or [slice(0)]
 
 
 def uniform(generator: torch.Generator | None) -> float:

@@ -170,7 +170,7 @@ class Tokenizer:
         template_tokens: more of these by name, such as "pad_token".
         prefix: texts of the special tokens that a model of this tokenizer expects before raw text.
 
-    `encode` and `decode` run in tiktoken's Rust code; `encode_slowly` is the same function in Python.
+    `encode` runs in tiktoken's Rust code; `encode_slowly` is the same function in Python.
     """
 
     def __init__(self, name: str, pat_str: str, mergeable_ranks: Mapping[bytes, int],
@@ -293,24 +293,22 @@ class Tokenizer:
         return self.encode_parts(text, self.special_tokens.keys(), shield.show)
 
     def decode_bytes(self, ids: Sequence[int]) -> bytes:
-        """Ids to the bytes they stand for; a border may fall inside a character.
-
-        An id without a token stands for none: a model's vocabulary is often padded beyond its tokenizer's.
-        """
-        ids = [operator.index(id) for id in ids]
-        return self.encoding.decode_bytes([id for id in ids if id in self.ids or id < 0])
+        """Ids to the bytes they stand for; a border may fall inside a character."""
+        return b"".join(self.decode_single_token_bytes(operator.index(id)) for id in ids)
 
     def decode(self, ids: Sequence[int], errors: str = "replace") -> str:
         """Ids to text; bytes that are no UTF-8 become U+FFFD."""
         return self.decode_bytes(ids).decode("utf-8", errors)
 
     def decode_single_token_bytes(self, token: int) -> bytes:
-        """The bytes of one id.
+        """The bytes of one id; none where the tokenizer has no such id.
+
+        A model's vocabulary is often padded beyond its tokenizer's, and can choose an id from the rest.
 
         Raises:
-            KeyError: no token has this id.
+            OverflowError: it is negative.
         """
-        return self.encoding.decode_single_token_bytes(token)
+        return self.encoding.decode_single_token_bytes(token) if token in self.ids or token < 0 else b""
 
 
 def installed_encodings() -> dict[str, tiktoken.Encoding]:
