@@ -195,23 +195,30 @@ def test_killed_at_any_moment_a_save_leaves_one_folder_or_the_other(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+END_AT_A_STAGE = """
+import os, sys
+from pathlib import Path
+from course_lib import checkpoint
+source, folder, stage = sys.argv[1:]
+lm = checkpoint.load(source)
+if stage == "half":
+    checkpoint.write_weights = lambda *arguments: os._exit(9)
+elif stage == "new":
+    checkpoint.heal = lambda folder: checkpoint.beside(folder)[2].exists() and os._exit(9)
+else:
+    checkpoint.shutil.rmtree = lambda path, ignore_errors: path.exists() and os._exit(9)
+checkpoint.save(lm, Path(folder))
+"""
+
+
 @pytest.mark.parametrize("stage, expected", [("half", 1), ("new", 2), ("old", 2)])
-def test_killed_before_between_and_after_the_two_moves(stage, expected, tmp_path, monkeypatch):
-    folder = tmp_path / "saved"
+def test_killed_before_between_and_after_the_two_moves(stage, expected, tmp_path, tmp_path_factory):
+    folder, source = tmp_path / "saved", tmp_path_factory.mktemp("source") / "two"
     save(make_lm(num_hidden_layers=1), folder)
-    if stage == "half":
-        monkeypatch.setattr(course_lib.checkpoint, "write_weights", lambda *arguments: os._exit(9))
-    elif stage == "new":
-        monkeypatch.setattr(course_lib.checkpoint, "heal", lambda folder: beside(folder)[2].exists() and os._exit(9))
-    else:
-        monkeypatch.setattr(course_lib.checkpoint.shutil, "rmtree",
-                            lambda path, ignore_errors: path.exists() and os._exit(9))
-    if os.fork() == 0:
-        save(make_lm(num_hidden_layers=2), folder)
-        os._exit(0)
-    assert os.wait()[1] == 9 << 8
-    monkeypatch.undo()
+    save(make_lm(num_hidden_layers=2), source)
+    ended = subprocess.run([sys.executable, "-c", END_AT_A_STAGE, str(source), str(folder), stage], cwd=ROOT,
+                           capture_output=True, text=True)
+    assert ended.returncode == 9, ended.stderr
     assert beside(folder)[("half", "new", "old").index(stage)].is_dir()
     assert folder.exists() == (stage != "new")
     assert load(folder).config.num_hidden_layers == expected
