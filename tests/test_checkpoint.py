@@ -76,8 +76,10 @@ def test_save_and_load(saved):
     again = load(folder)
     assert again.config == lm.config and again.eos_token_ids == lm.eos_token_ids
     same_logits(again, lm)
-    assert vars(again.tokenizer) | {"name": "mine"} == {
-        key: value for key, value in vars(lm.tokenizer).items() if key != "encoding"}
+    made_later = {"encoding", "added_vocabulary", "ids"}
+    first, second = ({name: value for name, value in vars(one.tokenizer).items() if name not in made_later}
+                     for one in (lm, again))
+    assert second | {"name": "mine"} == first and len(first) > 10
     assert not again.model.training
 
 
