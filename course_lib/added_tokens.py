@@ -87,7 +87,7 @@ def find_tokens(text: str, tokens: Mapping[str, AddedToken], allowed: Collection
         if token.single_word and (WORD.match(text[start - 1 : start]) or WORD.match(text[end : end + 1])):
             continue
         if token.lstrip:
-            start = max(done, SPACES_BEFORE.match(text, 0, start).start())
+            start = SPACES_BEFORE.match(text, 0, start).start()
         if token.rstrip:
             end = SPACES_AFTER.match(text, end).end()
         if done < start:

@@ -20,7 +20,7 @@ class Cut:
         self.special_tokens = {"<|endoftext|>": len(pieces)}
 
     def decode_single_token_bytes(self, token):
-        return [*self.pieces, b"<|endoftext|>"][token]
+        return dict(enumerate([*self.pieces, b"<|endoftext|>"]))[token]
 
 
 @pytest.fixture(scope="module")
@@ -212,6 +212,7 @@ def test_an_id_without_a_token_is_no_text(tokenizer):
     stream = DecodeStream(tokenizer, "ab")
     assert [stream.push(id) for id in (0xC3, 257, 0xA9, ord("a"), 10**6, 2**70, ord("b"))] == ["", "", "é"] + [""] * 4
     assert stream.stopped == "ab"
+    assert [DecodeStream(Cut([b"a"])).push(id) for id in (0, 1, 2, 3)] == ["a", "", "", ""], "where KeyError says so"
 
 
 @pytest.mark.parametrize("stop", ["", ["a", ""]])

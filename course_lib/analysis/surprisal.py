@@ -28,8 +28,9 @@ def next_token_logprobs(logits: Tensor, ids: Sequence[int]) -> Tensor:
     [0.125, 0.125]
     """
     require(len(logits) == len(ids), "len(logits)", len(logits), f"{len(ids)}, as there are ids")
-    logprobs = logits[:-1].double().log_softmax(-1)  # (T - 1, V)
-    return logprobs.gather(-1, torch.as_tensor(ids, device=logits.device)[1:, None])[:, 0]
+    following = torch.as_tensor(ids, device=logits.device)[1:, None]  # (T - 1, 1)
+    parts = zip(logits[:-1].split(32), following.split(32))  # in float64 a whole text's logits are large
+    return torch.cat([part.double().log_softmax(-1).gather(-1, next_ids) for part, next_ids in parts])[:, 0]
 
 
 def perplexity(logits: Tensor, ids: Sequence[int]) -> float:
@@ -66,9 +67,11 @@ def entropy(logits: Tensor) -> Tensor:
     >>> entropy(torch.zeros(2, 8)).round(decimals=9).tolist()
     [3.0, 3.0]
     """
-    logprobs = logits.double().log_softmax(-1)
-    probs = logprobs.exp()
-    return -(probs * logprobs).nan_to_num(0.0).sum(-1) / math.log(2)  # a removed token: 0 * -inf
+    bits = []
+    for part in logits.flatten(0, -2).split(32) if logits.dim() > 1 else [logits[None]]:  # (32, V), float64 is large
+        logprobs = part.double().log_softmax(-1)
+        bits.append(-(logprobs.exp() * logprobs).nan_to_num(0.0).sum(-1) / math.log(2))  # a removed token: 0 * -inf
+    return torch.cat(bits).view(logits.shape[:-1])
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ def test_power_is_that_of_the_surest_outcome():
     limits = count_limits({"a": 0.5, "b": 0.5}, 1000, false_alarm=1e-6)
     assert power(limits, 1000, {"a": 0.5, "b": 0.5}) <= 1e-6
     assert power(limits, 1000, {"a": 1.0}) == 1
+    assert min(power(limits, 1000, {"a": 0.5, "b": 0.9}), power(limits, 1000, {"a": 0.1, "b": 0.5})) > 0.999
     low, high = limits["a"]
     pmf = exact_pmf(1000, Fraction(3, 5))
     assert power(limits, 1000, {"a": 0.6, "b": 0.4}) == pytest.approx(float(sum(pmf[high + 1 :]) + sum(pmf[:low])))
