@@ -90,7 +90,7 @@ class Recipe(NamedTuple):
 
 
 CORPUS_TOKENS = 20_000_000
-RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=10_000, guided=(100, 1500))),
+RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=7000, sequences=8, length=256, long_every=10, guided=(60, 900))),
            "pocket-draft": Recipe(POCKET_DRAFT, TrainConfig(steps=3000, peak_lr=3e-3))}
 
 
@@ -213,7 +213,7 @@ def train(model: CausalLM, batches: Batches, config: TrainConfig, *, validation:
             entry["val_loss"] = validation_loss(model, validation, config)
         on_log(entry)
         losses = []
-        if resume is not None and (done % (10 * log_every) == 0 or done == config.steps):
+        if resume is not None and (done % log_every == 0 or done == config.steps):
             save_resume(resume, model, optimizers, done, tokens, entry["seconds"])
 
 
