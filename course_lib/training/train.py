@@ -90,7 +90,8 @@ class Recipe(NamedTuple):
 
 
 CORPUS_TOKENS = 20_000_000
-RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=7000, sequences=8, length=256, long_every=10, guided=(60, 900))),
+RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=7000, sequences=8, length=256, long_every=10,
+                                                guided=(60, 900))),
            "pocket-draft": Recipe(POCKET_DRAFT, TrainConfig(steps=3000, peak_lr=3e-3))}
 
 

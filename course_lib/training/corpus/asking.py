@@ -13,7 +13,8 @@ from course_lib.training.corpus.grammar import SLOT, expand
 WORD = re.compile(r"[A-Za-z]{4,}")
 BLANK = "\x00{}\x00"  # stands for a variable until the wording is chosen
 BLANKS = re.compile(r"\x00\w+\x00")
-UNHEARD = re.compile(r"[^\w+*/:=\x00-]")
+UNHEARD = re.compile(r"[^\w+*/=\x00-]")
+HYPHEN = re.compile(r"(?<!\x00)-|-(?!\x00)")  # a minus stands between two numbers
 
 
 def ask(rng: Random, wordings: Sequence[str], held_out: Sequence[str], **variables: str) -> str:
@@ -35,7 +36,7 @@ def forms(wordings: tuple[str, ...]) -> frozenset[str]:
 
 def form(text: str) -> str:
     """The letters and signs of a wording, without spaces, marks and capitals; every variable alike."""
-    return UNHEARD.sub("", BLANKS.sub("\x00", text).lower())
+    return HYPHEN.sub("", UNHEARD.sub("", BLANKS.sub("\x00", text).lower()))
 
 
 def as_typed(text: str, rng: Random, *, keep: str = "", habits: float = 1.0) -> str:
@@ -46,6 +47,8 @@ def as_typed(text: str, rng: Random, *, keep: str = "", habits: float = 1.0) -> 
         keep: a part in which no slip is made.
         habits: how often each habit shows, in [0, 1]; 0 leaves the text alone.
     """
+    if not re.search(r"\w", text):  # somebody types a smile
+        return text
     if rng.random() < 0.12 * habits:
         text = rng.choice(data("questions")["register"]["before"]) + decapitalized(text, keep)
     if rng.random() < 0.07 * habits:

@@ -93,6 +93,11 @@ def stories() -> tuple[Story, ...]:
     return tuple(plans)
 
 
+def short_stories() -> tuple[Story, ...]:
+    """The plans of `stories.toml`: simple stories of five to ten short sentences."""
+    return tuple(plan for plan in stories() if plan.about == ("{hero}",))
+
+
 def is_held_out(text: str) -> bool:
     """Whether this text, one in ten of all texts, never occurs in training."""
     return zlib.crc32(text.encode()) % 10 == 0

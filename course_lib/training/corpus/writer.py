@@ -19,6 +19,7 @@ from course_lib.training.corpus.facts import (
     draw,
     encyclopedia,
     people,
+    short_stories,
     stories,
 )
 from course_lib.training.corpus.grammar import expand, with_articles
@@ -120,6 +121,10 @@ class Writer:
     def story_document(self) -> str:
         """A story by itself."""
         return self.story()[0]
+
+    def short_story_document(self) -> str:
+        """One of the simpler stories."""
+        return self.story(self.rng.choice(short_stories()))[0]
 
     def long_document(self) -> str:
         """An everyday text of some hundred words, whose end can only be told by who remembers its beginning."""
