@@ -2,6 +2,19 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+TORCH ?=
+
+ifneq ($(TORCH),)
+ifneq ($(TORCH),cpu)
+$(error TORCH=$(TORCH) is not allowed: must be cpu, or left out)
+endif
+endif
+
+# Threads that wait for each other spin only for a while: see course_lib/threads.py.
+ifndef OMP_WAIT_POLICY
+GOMP_SPINCOUNT ?= 3000
+export GOMP_SPINCOUNT
+endif
 
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
@@ -43,9 +56,20 @@ train: $(INSTALLED)  ## rebuild the shipped weights from the corpus generator
 notebooks: $(INSTALLED)  ## execute the notebooks afresh and write them back without noise
 	$(PY) tests/tools/notebooks.py $(ARGS) $(NOTEBOOKS)
 
-install: $(INSTALLED)  ## only make the environment
+install: $(INSTALLED)  ## only make the environment; the first time, TORCH=cpu takes PyTorch without CUDA (on Linux)
+
+# Of PyTorch's own index only PyTorch is taken; what it needs comes with the rest. Its version there,
+# such as 2.13.0+cpu, is one that the constraint 2.13.0 admits, so the second command leaves it alone.
+CPU_INDEX := https://download.pytorch.org/whl/cpu
+CPU_TORCH := $(PY) -m pip install -c constraints.txt --no-deps --index-url $(CPU_INDEX) torch
+
+HAS_TORCH = $(PY) -c 'import sys; from importlib.util import find_spec; sys.exit(find_spec("torch") is None)'
+WARNING := No NVIDIA driver found, but PyTorch for Linux brings several gigabytes of CUDA libraries. \
+To do without them, press Ctrl+C and run the same command with TORCH=cpu at its end.
+WARN = if [ "$$(uname -s)" = Linux ] && ! command -v nvidia-smi >/dev/null && ! $(HAS_TORCH); then echo '$(WARNING)'; fi
 
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(if $(TORCH),$(CPU_TORCH),@$(WARN))
 	$(PY) -m pip install -c constraints.txt -e '.[test]'
 	touch $@

@@ -5,6 +5,10 @@
 >>> text = "".join(stream(lm, "What is gravity?", SamplingParams(temperature=0.8, seed=0)))
 """
 
+from course_lib import threads
+
+threads.set_defaults()  # before the first import of torch, which this call keeps isort from moving up
+
 from course_lib.checkpoint import LanguageModel, load, save
 from course_lib.config import ModelConfig, SamplingParams
 from course_lib.detokenize import DecodeStream

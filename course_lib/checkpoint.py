@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from course_lib.config import ModelConfig, RopeScaling, require
 from course_lib.device import device as choose_device
+from course_lib.few_rows import speed_up_few_rows
 from course_lib.hf_tokenizer import read_json, read_tokenizer, tokenizer_to_hf
 from course_lib.model import CausalLM
 from course_lib.tokenizer import Tokenizer
@@ -95,7 +96,7 @@ def load(name_or_path: str | Path | None = None, device: str | torch.device | No
         model = CausalLM(config)
     load_weights(model, folder, device, dtype)
     if device.type == "cpu":
-        model.decode_layout()
+        speed_up_few_rows(model)
     return LanguageModel(model.eval(), tokenizer, config, read_eos(folder, hf, tokenizer), name)
 
 

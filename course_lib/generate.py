@@ -138,9 +138,8 @@ def decode_steps(lm: LanguageModel, prompt_ids: Sequence[int], params: SamplingP
     Args:
         prompt_ids: at least one, and such as `check_prompt` accepts.
     """
-    config, weight = lm.config, next(lm.model.parameters())
-    max_tokens = min(params.max_tokens, config.max_position_embeddings - len(prompt_ids))
-    kv_cache = StaticCache(config, len(prompt_ids) + max_tokens, dtype=weight.dtype, device=weight.device)
+    max_tokens = min(params.max_tokens, lm.config.max_position_embeddings - len(prompt_ids))
+    kv_cache = StaticCache.for_model(lm.model, len(prompt_ids) + max_tokens)
     generator, ends = request_generator(params.seed), end_ids(lm, params)
     ids, output_ids = prompt_ids, []
     for _ in range(max_tokens):

@@ -5,6 +5,8 @@ Names and shapes are those of `transformers`: per layer (B, Hkv, S, Dh), keys af
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -72,6 +74,17 @@ class StaticCache:
         self.values = torch.empty_like(self.keys)
         self.layers = list(zip(self.keys.unbind(), self.values.unbind()))  # views, one pair a layer
         self.lengths = [0] * config.num_hidden_layers
+
+    @classmethod
+    def for_model(cls, model: Any, max_length: int, *, batch_size: int = 1) -> StaticCache:
+        """An empty cache of a model's shape, in the type of its weights and on their device.
+
+        Args:
+            model: anything with a `config` and `parameters()`.
+            max_length, batch_size: as above.
+        """
+        weight = next(model.parameters())
+        return cls(model.config, max_length, batch_size=batch_size, dtype=weight.dtype, device=weight.device)
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int) -> tuple[Tensor, Tensor]:
         """Write (B, Hkv, T, Dh) behind a layer's positions; return views of all, (B, Hkv, S, Dh)."""

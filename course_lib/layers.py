@@ -7,7 +7,6 @@ Shapes, here and everywhere: `B` batch, `T` query positions in this call, `S` ke
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -133,46 +132,6 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Te
     return attention_weights(q, k, mask) @ repeat_kv(v, q.shape[1] // v.shape[1])
 
 
-class JointLinear:
-    """Linear maps of the same input, one or several, as a batch of two products.
-
-    On x86 PyTorch computes a matrix times one vector on a single thread, and shares a batch of products. The
-    weights of `parts`, which have no bias, become rows of one matrix, which is cut in half. They stay theirs:
-    names, shapes and values do not change, and neither does what a change of them does.
-    """
-
-    def __init__(self, parts: Sequence[nn.Linear]) -> None:
-        self.sizes = [part.out_features for part in parts]
-        weight = torch.cat([part.weight.data for part in parts])  # (N, K)
-        self.halves, self.rows = weight.unflatten(0, (2, -1)).mT, weight.split(self.sizes)  # (2, K, N / 2)
-        if self.sizes == 2 * self.sizes[:1]:  # each half is a part, and is read faster column by column
-            self.halves = self.halves.contiguous()
-            self.rows = self.halves.mT.unbind()
-        for part, rows in zip(parts, self.rows):
-            part.weight.data = rows
-
-    def holds(self, parts: Sequence[nn.Module]) -> bool:
-        """Whether these are still such parts: not replaced, moved, or hooked into."""
-        return all(type(part) is nn.Linear and part._parameters["weight"].data_ptr() == rows.data_ptr()
-                   and not part._forward_hooks and not part._forward_pre_hooks
-                   for part, rows in zip(parts, self.rows))
-
-
-def join(*parts: nn.Linear) -> JointLinear | None:
-    """What `linear_each` needs to compute these at once; None where it cannot be."""
-    fit = sum(part.out_features for part in parts) % 2 == 0 and all(part.bias is None for part in parts)
-    return JointLinear(parts) if fit else None
-
-
-def linear_each(x: Tensor, parts: Sequence[nn.Module], joint: JointLinear | None) -> Sequence[Tensor]:
-    """(..., K) through each of `parts`; a single row at once, where `joint` still holds them and none is to learn."""
-    alone = joint is None or x.numel() != x.shape[-1] or torch.is_grad_enabled() or torch.compiler.is_compiling()
-    if alone or not joint.holds(parts):
-        return [part(x) for part in parts]
-    y = torch.bmm(x.reshape(1, 1, -1).expand(2, -1, -1), joint.halves)  # (2, 1, N / 2)
-    return y.view(*x.shape[:-1], -1).split_with_sizes(joint.sizes, dim=-1)
-
-
 ACTIVATION = {
     "relu": F.relu,
     "silu": F.silu,
@@ -191,12 +150,9 @@ class MLP(nn.Module):
         self.up_proj = nn.Linear(D, width, bias=bias)
         self.down_proj = nn.Linear(width, D, bias=bias)
         self.activation = ACTIVATION[config.hidden_act]
-        self.joint: JointLinear | None = None
-        self.joint_down: JointLinear | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) to (B, T, D)."""
         if self.gate_proj is None:
             return self.down_proj(self.activation(self.up_proj(x)))
-        gate, up = linear_each(x, (self.gate_proj, self.up_proj), self.joint)  # (B, T, F)
-        return linear_each(self.activation(gate) * up, (self.down_proj,), self.joint_down)[0]
+        return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.config import ModelConfig
-from course_lib.layers import MLP, JointLinear, apply_rope, causal_mask, join, linear_each, make_norm, rope_tables
+from course_lib.layers import MLP, apply_rope, causal_mask, make_norm, rope_tables
 
 
 class KVCache(Protocol):
@@ -39,16 +39,13 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(H * Dh, D, bias=config.attention_out_bias)
         self.q_norm = make_norm(Dh, config) if config.qk_norm else nn.Identity()
         self.k_norm = make_norm(Dh, config) if config.qk_norm else nn.Identity()
-        self.joint: JointLinear | None = None
-        self.joint_out: JointLinear | None = None
 
     def project(self, x: Tensor, rope: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
         """(B, T, D) to queries (B, H, T, Dh), keys and values (B, Hkv, T, Dh), positions applied."""
-        q, k, v = linear_each(x, (self.q_proj, self.k_proj, self.v_proj), self.joint)
         heads = (*x.shape[:-1], -1, self.head_dim)
-        q = self.q_norm(q.view(heads)).transpose(1, 2)  # (B, H, T, Dh)
-        k = self.k_norm(k.view(heads)).transpose(1, 2)  # (B, Hkv, T, Dh)
-        v = v.view(heads).transpose(1, 2)  # (B, Hkv, T, Dh)
+        q = self.q_norm(self.q_proj(x).view(heads)).transpose(1, 2)  # (B, H, T, Dh)
+        k = self.k_norm(self.k_proj(x).view(heads)).transpose(1, 2)  # (B, Hkv, T, Dh)
+        v = self.v_proj(x).view(heads).transpose(1, 2)  # (B, Hkv, T, Dh)
         if rope is not None:  # all heads turn alike, so queries and keys turn together
             turned = apply_rope(torch.cat((q, k), dim=1), *rope)
             q, k = turned.split_with_sizes((q.shape[1], k.shape[1]), dim=1)
@@ -60,13 +57,13 @@ class Attention(nn.Module):
         q, k, v = self.project(x, rope)
         if kv_cache is not None:
             k, v = kv_cache.update(k, v, self.layer_idx)  # (B, Hkv, S, Dh)
-        if q.shape[2] == 1:  # one query: the heads of a group are rows that read the same keys
+        if q.shape[2] == 1:  # the heads of a group read the same keys: H / Hkv queries of one head
             rows = q.reshape(*k.shape[:2], -1, self.head_dim)  # (B, Hkv, H / Hkv, Dh)
             y = F.scaled_dot_product_attention(rows, k, v, mask).reshape(q.shape)
         else:
             y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None,
                                                enable_gqa=True)  # (B, H, T, Dh)
-        return linear_each(y.transpose(1, 2).flatten(2), (self.o_proj,), self.joint_out)[0]  # (B, T, D)
+        return self.o_proj(y.transpose(1, 2).flatten(2))  # (B, T, D)
 
 
 class DecoderLayer(nn.Module):
@@ -155,24 +152,6 @@ class CausalLM(nn.Module):
             return None
         mask = causal_mask(T, S, window=window, device=self.embed_tokens.weight.device)
         return mask if attention_mask is None else mask & attention_mask[:, None, None, :].bool()
-
-    @torch.no_grad()
-    def decode_layout(self) -> CausalLM:
-        """Lay the weights out for decoding on a CPU, where one row of activations meets every weight.
-
-        Tall matrices are stored column by column, so that memory is read in long runs, and the products of
-        the layers are made such that two threads share each. Values, names, shapes and the tie stay.
-        """
-        for parameter in self.parameters():
-            if parameter.dim() == 2 and parameter.shape[0] > parameter.shape[1]:
-                parameter.data = parameter.data.t().contiguous().t()
-        for layer in self.layers:
-            attn, mlp = layer.self_attn, layer.mlp
-            attn.joint = join(attn.q_proj, attn.k_proj, attn.v_proj)
-            attn.joint_out = join(attn.o_proj)
-            mlp.joint = join(mlp.gate_proj, mlp.up_proj) if mlp.gate_proj is not None else None
-            mlp.joint_down = join(mlp.down_proj)
-        return self
 
     @torch.no_grad()
     def init_weights(self, generator: torch.Generator) -> None:

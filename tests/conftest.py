@@ -19,6 +19,8 @@ HOME = Path(tempfile.mkdtemp(prefix="course-home-"))
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 os.environ.update(no_network.environment(HOME))
 
+import course_lib  # noqa: E402, F401  sets how OpenMP's threads wait, here and for every kernel
+
 # The same examples on every run, and no time limit for one of them on a busy machine.
 hypothesis.settings.register_profile("course", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("course")

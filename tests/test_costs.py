@@ -82,7 +82,8 @@ def counted_flops(model, ids, **arguments):
 @EVERY
 @pytest.mark.parametrize("context", [1, 4, 9])
 def test_flops_of_a_decode_step_equal_pytorchs_count(config, context):
-    model, cache = CausalLM(config).eval(), StaticCache(config, 16)
+    model = CausalLM(config).eval()
+    cache = StaticCache.for_model(model, 16)
     cache.lengths = [context - 1] * config.num_hidden_layers
     counted = counted_flops(model, torch.ones(1, 1, dtype=torch.long), kv_cache=cache)
     unmasked = flops_per_token(config, context)

@@ -40,8 +40,9 @@ def real():
 class Scripted(nn.Module):
     """Its logits are `rule(all ids so far)`; it keeps those ids in the cache, as keys, and nowhere else."""
 
-    def __init__(self, rule):
+    def __init__(self, rule, config):
         super().__init__()
+        self.config = config
         self.weight = nn.Parameter(torch.zeros(1))
         self.rule = rule
 
@@ -61,7 +62,7 @@ def scripted(ids, prompt_length=1, **changes):
         return logits
     config = ModelConfig(vocab_size=260, hidden_size=2, intermediate_size=2, num_hidden_layers=1,
                          num_attention_heads=1, head_dim=2, max_position_embeddings=30)
-    return language_model(Scripted(rule), config, **changes)
+    return language_model(Scripted(rule, config), config, **changes)
 
 
 def naive(lm, prompt_ids, params):
@@ -121,7 +122,8 @@ def test_penalties_see_the_prompt_and_the_output_apart():
         logits = torch.zeros(260)
         logits[7:11] = torch.tensor([2.0, 1.9, 1.8, 1.7])
         return logits
-    lm = language_model(Scripted(rule), scripted([]).config)
+    config = scripted([]).config
+    lm = language_model(Scripted(rule, config), config)
 
     def ids(**penalty):
         return generate(lm, [7, 7], SamplingParams(temperature=0, max_tokens=4, **penalty)).token_ids
@@ -339,6 +341,7 @@ def test_without_a_penalty_the_ids_so_far_are_not_read(real, monkeypatch):
 
 
 def test_logits_that_are_not_numbers_are_refused():
-    lm = language_model(Scripted(lambda history: torch.full((260,), math.nan)), scripted([]).config)
+    config = scripted([]).config
+    lm = language_model(Scripted(lambda history: torch.full((260,), math.nan), config), config)
     with pytest.raises(ValueError, match="finite"):
         generate(lm, "?", GREEDY)

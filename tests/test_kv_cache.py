@@ -30,9 +30,7 @@ def make_model(family, dtype):
 
 
 def make_cache(kind, model, max_length=N, batch_size=2):
-    dtype = model.embed_tokens.weight.dtype
-    return DynamicCache() if kind == "dynamic" else StaticCache(model.config, max_length, dtype=dtype,
-                                                                batch_size=batch_size)
+    return DynamicCache() if kind == "dynamic" else StaticCache.for_model(model, max_length, batch_size=batch_size)
 
 
 def short_splits(n):
@@ -168,6 +166,20 @@ def test_text_longer_than_the_context_is_refused_before_the_cache_changes(ids):
     with pytest.raises(ValueError, match=r"33 positions \(30 cached \+ 3 new\).*embeddings = 32"):
         model(long[:, :3], kv_cache=cache)
     assert cache.get_seq_length() == 30
+
+
+@pytest.mark.parametrize("device, dtype", [("cpu", torch.bfloat16), ("meta", torch.float64)])
+def test_a_cache_for_a_model_has_its_shape_type_and_device(device, dtype):
+    model = make_model("llama", torch.float32).to(device, dtype)
+    cache = StaticCache.for_model(model, 7, batch_size=3)
+    config = model.config
+    assert cache.keys.shape == cache.values.shape == (
+        config.num_hidden_layers, 3, config.num_key_value_heads, 7, config.head_dim)
+    assert {(t.dtype, t.device.type) for t in (cache.keys, cache.values)} == {(dtype, device)}
+    model(torch.zeros(3, 7, dtype=torch.long, device=device), kv_cache=cache)
+    assert cache.get_seq_length() == 7 and StaticCache.for_model(model, 4).keys.shape[1] == 1
+    with pytest.raises(ValueError, match="max_length = 0"):
+        StaticCache.for_model(model, 0)
 
 
 @pytest.mark.parametrize("Hkv, Dh, dtype, size", [(3, 4, torch.float32, 4), (2, 8, torch.bfloat16, 2)])

@@ -1,6 +1,5 @@
 """The layers against written-out float64 loops and PyTorch's own functions; the model's edges."""
 
-import copy
 import math
 
 import pytest
@@ -8,16 +7,12 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.config import ModelConfig
-from course_lib.kv_cache import DynamicCache
 from course_lib.layers import (
     ACTIVATION,
-    JointLinear,
     RMSNorm,
     attention,
     attention_weights,
     causal_mask,
-    join,
-    linear_each,
     repeat_kv,
     rope_frequencies,
     rope_tables,
@@ -186,104 +181,3 @@ def test_initial_weights_come_from_the_generator_alone():
         model.init_weights(torch.Generator().manual_seed(1))
     assert all(a.equal(b) for a, b in zip(first.parameters(), second.parameters()))
     assert first.layers[0].self_attn.o_proj.weight.std() < 0.6 * first.layers[0].self_attn.q_proj.weight.std()
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_the_decode_layout_changes_strides_and_nothing_else(tied):
-    model, plain = (make_model(tie_word_embeddings=tied) for _ in range(2))
-    assert model.decode_layout() is model
-    assert (model.lm_head.weight is model.embed_tokens.weight) == tied
-    for (name, parameter), before in zip(model.named_parameters(), plain.parameters(), strict=True):
-        assert torch.equal(parameter, before), name
-        by_column = any(part in name for part in ("gate", "up", "embed", "head"))
-        assert parameter.is_contiguous() != by_column, name
-    ids = torch.arange(14).view(2, 7)
-    with torch.no_grad():
-        torch.testing.assert_close(model(ids), plain(ids), rtol=0, atol=1e-4)
-        torch.testing.assert_close(decoded(model), decoded(plain), rtol=0, atol=1e-4)
-    model(ids).sum().backward()
-    assert model.layers[0].mlp.up_proj.weight.grad.shape == (28, 20)
-
-
-def decoded(model):
-    """The logits of the last of seven positions, decoded behind the other six."""
-    cache = DynamicCache()
-    model(torch.arange(6)[None], kv_cache=cache)
-    return model(torch.tensor([[6]]), kv_cache=cache)
-
-
-def change_in_place(model):
-    with torch.no_grad():
-        model.layers[0].self_attn.k_proj.weight.mul_(-1)
-
-
-def give_new_data(model):
-    weight = model.layers[1].mlp.up_proj.weight
-    weight.data = weight.data * 2
-
-
-def replace_a_part(model):
-    attn = model.layers[0].self_attn
-    attn.v_proj = torch.nn.Sequential(attn.v_proj, torch.nn.ReLU())
-
-
-def hook_a_part(model):
-    model.layers[1].mlp.gate_proj.register_forward_hook(lambda module, args, output: output.clamp(max=0.1))
-
-
-def hook_before_a_part(model):
-    model.layers[1].self_attn.q_proj.register_forward_pre_hook(lambda module, args: (2 * args[0],))
-
-
-def load_other_weights(model):
-    model.load_state_dict({name: value.flip(0) for name, value in model.state_dict().items()})
-
-
-CHANGES = [change_in_place, give_new_data, replace_a_part, hook_a_part, hook_before_a_part, load_other_weights]
-
-
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("copied", [False, True])
-@torch.no_grad()
-def test_what_is_done_to_a_projection_counts_in_the_decode_layout_too(change, copied):
-    model, plain = make_model().decode_layout(), make_model()
-    if copied:
-        model = copy.deepcopy(model)
-    before = decoded(plain)
-    change(model)
-    change(plain)
-    assert (decoded(plain) - before).abs().max() > 1e-2
-    torch.testing.assert_close(decoded(model), decoded(plain), rtol=0, atol=1e-4)
-
-
-@torch.no_grad()
-def test_the_decode_layout_survives_a_change_of_type():
-    model, plain = make_model().decode_layout().double(), make_model().double()
-    torch.testing.assert_close(decoded(model), decoded(plain), rtol=0, atol=1e-12)
-
-
-@torch.no_grad()
-def test_a_single_row_goes_through_what_belongs_together_as_two_halves(monkeypatch):
-    model, calls = make_model(num_hidden_layers=1).decode_layout(), []
-    bmm = torch.bmm
-    monkeypatch.setattr(torch, "bmm", lambda x, halves: calls.append(halves.shape[-1]) or bmm(x, halves))
-    model(torch.arange(3)[None])
-    assert calls == []
-    model(torch.tensor([[5]]))
-    assert calls == [(24 + 12 + 12) // 2, 20 // 2, 28, 20 // 2]  # q k v, o, gate and up, down
-
-
-@torch.no_grad()
-def test_a_joint_map_is_each_of_its_parts_for_an_input_of_any_shape():
-    parts = [torch.nn.Linear(5, size, bias=False) for size in (4, 2)]
-    joint = join(*parts)
-    assert isinstance(joint, JointLinear) and joint.holds(parts)
-    for shape in ((5,), (1, 5), (1, 1, 5), (3, 5), (0, 5)):
-        x = torch.randn(shape)
-        for y, part in zip(linear_each(x, parts, joint), parts, strict=True):
-            torch.testing.assert_close(y, part(x), rtol=0, atol=1e-6)
-
-
-def test_maps_that_cannot_be_halved_or_have_a_bias_are_left_alone():
-    assert join(torch.nn.Linear(5, 3, bias=False)) is None
-    assert join(torch.nn.Linear(5, 4)) is None

@@ -49,7 +49,7 @@ def test_prefill(pair, ids):
 @torch.no_grad()
 def test_cached(pair, ids, kind, sizes):
     reference, model = pair
-    cache = DynamicCache() if kind == "dynamic" else StaticCache(model.config, 29, batch_size=2)
+    cache = DynamicCache() if kind == "dynamic" else StaticCache.for_model(model, 29, batch_size=2)
     logits = [model(chunk, kv_cache=cache) for chunk in ids.split(sizes, dim=1)]
     torch.testing.assert_close(torch.cat(logits, dim=1), reference_logits(reference, ids), **TOLERANCE)
 

@@ -56,6 +56,62 @@ def test_constraints_are_flat():
     assert not [name for name in PINS if name.startswith(("nvidia", "triton", "cuda"))]
 
 
+def test_any_build_of_pytorch_meets_its_constraint():
+    pin = SpecifierSet(f"=={PINS['torch']}")
+    assert all(pin.contains(PINS["torch"] + build) for build in ("", "+cpu", "+cu130"))
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Run make on a machine of Linux without NVIDIA, whose Python only writes down what it is asked to do."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("touch", "id", "sort", "test"):
+        (tools / name).symlink_to(shutil.which(name))
+    python = tmp_path / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+
+    def run(*arguments, system="Linux", nvidia=False, torch=False):
+        scripts = {tools / "uname": f"echo {system}", tools / "nvidia-smi": "true",
+                   python: f'[ "$1" = -c ] && exit {0 if torch else 1}; echo "python $*"'}
+        for path, script in scripts.items():
+            path.write_text(f"#!/bin/sh\n{script}\n")
+            path.chmod(0o755)
+        if not nvidia:
+            (tools / "nvidia-smi").unlink()
+        (tmp_path / "venv" / ".installed").unlink(missing_ok=True)
+        done = subprocess.run([shutil.which("make"), "-s", "-C", ROOT, f"VENV={tmp_path / 'venv'}", *arguments],
+                              env={"PATH": str(tools)}, capture_output=True, text=True, timeout=60)
+        return done.returncode, (done.stdout + done.stderr).splitlines()
+
+    return run
+
+
+INSTALL = "python -m pip install -c constraints.txt -e .[test]"
+FROM_CPU_INDEX = ("python -m pip install -c constraints.txt --no-deps "
+                  "--index-url https://download.pytorch.org/whl/cpu torch")
+
+
+@pytest.mark.parametrize("target", ["install", "lab", "test"])
+def test_make_takes_pytorch_without_cuda_when_told(make, target):
+    status, lines = make(target, "TORCH=cpu")
+    assert status == 0 and lines[:2] == [FROM_CPU_INDEX, INSTALL]
+    status, plain = make(target, nvidia=True)
+    assert status == 0 and plain == lines[1:]
+
+
+def test_make_says_before_the_download_what_is_coming(make):
+    _, lines = make("install")
+    assert lines[1:] == [INSTALL] and "TORCH=cpu" in lines[0] and "gigabytes of CUDA" in lines[0]
+    for machine in ({"nvidia": True}, {"system": "Darwin"}, {"torch": True}):
+        assert make("install", **machine) == (0, [INSTALL])
+
+
+def test_make_knows_one_word_for_torch(make):
+    status, lines = make("install", "TORCH=gpu")
+    assert status == 2 and "TORCH=gpu is not allowed: must be cpu, or left out" in lines[0]
+
+
 def test_environment_yml_says_what_pyproject_says():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     *conda, pip = environment["dependencies"]
@@ -113,10 +169,10 @@ ROOMS = {
 }
 # The pipeline in levels: a module imports from its own level or from one above it in this table.
 LEVELS = {
-    0: "config device",
+    0: "config device threads command_line",
     1: "tokenizer chat_template detokenize layers kv_cache sampling flash quantize costs published",
     2: "model",
-    3: "hf_tokenizer decode_layout checkpoint generate",
+    3: "hf_tokenizer few_rows checkpoint generate",
     4: "speculative scheduler agent server",
 }
 LEVEL = {name: level for level, names in LEVELS.items() for name in names.split()}
@@ -205,6 +261,23 @@ def test_the_room_test_sees_the_files_it_speaks_of():
     assert {room_of(name) for name in graph} == set(ROOMS)
     assert {"training.corpus", "training.corpus.grammar", "classroom.checks.nb03"} <= set(graph)
     assert "sampling" in graph["generate"] and "analysis.trace" in graph["analysis.heads"]
+
+
+# --- display: a view and a widget for each subject ------------------------------------------------
+
+LONGEST = 320  # lines of a module
+
+
+def test_every_widget_has_a_view_of_its_name_and_every_view_a_widget():
+    names = {path.stem for path in (ROOT / "course_lib/display").glob("*.py")}
+    widgets = {name.removesuffix("_widget") for name in names if name.endswith("_widget")}
+    views = {name.removesuffix("_view") for name in names if name.endswith("_view")}
+    assert widgets == views and {"tokenizer", "sampling", "sampling_lab"} <= views
+
+
+def test_no_module_of_the_display_room_is_long():
+    lengths = {path.name: len(path.read_text().splitlines()) for path in (ROOT / "course_lib/display").glob("*.py")}
+    assert lengths and {name: n for name, n in lengths.items() if n > LONGEST} == {}
 
 
 # --- no network ---------------------------------------------------------------------------------
@@ -389,8 +462,8 @@ def test_the_doctor_finds_this_installation_sound(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == "everything works"
     assert [line.split(":")[0].removeprefix("ok").strip() for line in lines[:-1]] == [
-        "packages", "device", "weights of pocket", "weights of pocket-draft", "tiktoken", "generation"]
-    for word in (f"course-lib {__version__}", "torch 2.", "threads: ", "4,096 tokens", "tokens/s"):
+        "packages", "device", "threads", "weights of pocket", "weights of pocket-draft", "tiktoken", "generation"]
+    for word in (f"course-lib {__version__}", "torch 2.", " cores", "GOMP_SPINCOUNT=", "4,096 tokens", "tokens/s"):
         assert word in "\n".join(lines)
 
 

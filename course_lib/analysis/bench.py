@@ -5,7 +5,6 @@ Runs that are compared alternate in one process, so that whatever else the machi
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from statistics import median
 import torch
 
 from course_lib.checkpoint import LanguageModel, find_folder, load
+from course_lib.command_line import Parser, in_range, usage_errors
 from course_lib.config import SamplingParams, require
 from course_lib.costs import decode_bytes
 from course_lib.generate import stream
@@ -170,19 +170,20 @@ def measure(lm: LanguageModel, *, prompt_tokens: int, tokens: int, runs: int) ->
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure this machine: one request at a time, float32, on the CPU. Prints a Markdown table."""
-    parser = argparse.ArgumentParser(prog="python -m course_lib bench", description=main.__doc__)
+    parser = Parser(prog="python -m course_lib bench", description=main.__doc__)
     parser.add_argument("--model", default="pocket", help="a shipped name or a folder (default: pocket)")
-    parser.add_argument("--threads", type=int, default=2, help="of PyTorch (default: 2)")
-    parser.add_argument("--runs", type=int, default=7, help="the table shows medians of so many (default: 7)")
-    parser.add_argument("--tokens", type=int, default=128, help="new tokens in a run (default: 128)")
-    parser.add_argument("--prompt-tokens", type=int, default=64, help="tokens of the prompt (default: 64)")
+    parser.add_argument("--threads", type=in_range(1, 1024), default=2, help="of PyTorch (default: 2)")
+    parser.add_argument("--runs", type=in_range(1), default=7, help="the table shows medians of so many (default: 7)")
+    parser.add_argument("--tokens", type=in_range(1), default=128, help="new tokens in a run (default: 128)")
+    parser.add_argument("--prompt-tokens", type=in_range(1), default=64, help="tokens of the prompt (default: 64)")
     args = parser.parse_args(argv)
-    for name in ("threads", "runs", "tokens", "prompt_tokens"):
-        require(getattr(args, name) >= 1, name, getattr(args, name), ">= 1")
+    with usage_errors():
+        lm = load(args.model, device="cpu", dtype=torch.float32)
+        size, most = args.prompt_tokens + args.tokens, lm.config.max_position_embeddings
+        require(size <= most, "--prompt-tokens + --tokens", size, f"<= {most:,}, the context of {lm.name}")
     before = torch.get_num_threads()
     torch.set_num_threads(args.threads)
     try:
-        lm = load(args.model, device="cpu", dtype=torch.float32)
         print(f"{lm!r}; {machine(torch.device('cpu'))}; batch 1, greedy; medians of {args.runs}\n")
         print("| measured | | conditions |\n|---|---:|---|", flush=True)
         for row in measure(lm, prompt_tokens=args.prompt_tokens, tokens=args.tokens, runs=args.runs):

@@ -61,8 +61,7 @@ def greedy_batch(lm: LanguageModel, prompts: Sequence[Sequence[int]], max_tokens
     device, width = lm.model.embed_tokens.weight.device, max(map(len, prompts))
     ids = torch.tensor([[0] * (width - len(row)) + list(row) for row in prompts], device=device)  # (B, T)
     mask = torch.tensor([[False] * (width - len(row)) + [True] * len(row) for row in prompts], device=device)
-    kv_cache = StaticCache(lm.config, width + max_tokens, batch_size=len(prompts), device=device,
-                           dtype=lm.model.embed_tokens.weight.dtype)
+    kv_cache = StaticCache.for_model(lm.model, width + max_tokens, batch_size=len(prompts))
     ends = torch.tensor(sorted(lm.eos_token_ids), device=device, dtype=torch.long)
     written: list[Tensor] = []
     for _ in range(max_tokens):

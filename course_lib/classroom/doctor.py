@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from hashlib import file_digest
@@ -17,7 +17,9 @@ import tiktoken
 import torch
 from packaging.requirements import Requirement
 
+from course_lib import threads
 from course_lib.checkpoint import MODELS, SHIPPED, find_folder, load, require_file
+from course_lib.command_line import Parser
 from course_lib.config import SamplingParams
 from course_lib.device import device
 from course_lib.generate import stream
@@ -52,13 +54,28 @@ def check_packages() -> Check:
 
 
 def check_device() -> Check:
-    """Where the models will run, and with how many threads."""
+    """Where the models will run."""
     try:
         chosen = device()
     except (ValueError, RuntimeError) as error:
         return Check("device", str(error), "set COURSE_DEVICE to cpu, or unset it")
     name = torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else platform.machine()
-    return Check("device", f"{chosen} ({name}), threads: {torch.get_num_threads()}, cores: {os.cpu_count()}")
+    return Check("device", f"{chosen} ({name})")
+
+
+def check_threads() -> Check:
+    """How many threads compute, of how many cores, and whether they wait for each other by endless spinning."""
+    found = f"{torch.get_num_threads()} of {os.cpu_count()} cores"
+    if (limit := threads.thread_limit()) < (os.cpu_count() or 1):
+        found += f" ({limit} may be used)"
+    if sys.platform != "linux":
+        return Check("threads", found)
+    if not threads.is_chosen():
+        return Check("threads", f"{found}; they spin without bound when they wait, which is slow on a busy machine",
+                     "torch was imported before course_lib: swap the two, or set "
+                     f"GOMP_SPINCOUNT={threads.SPIN} where Python or Jupyter is started, as `make lab` does")
+    chosen = next(f"{name}={os.environ[name]}" for name in threads.CHOICES if os.environ.get(name))
+    return Check("threads", f"{found}; they wait as {chosen} says")
 
 
 def check_chosen_model() -> Check | None:
@@ -128,6 +145,7 @@ def checks(models: Path = MODELS) -> Iterator[Check]:
     """All checks in order; what rests on broken weights is not tried."""
     yield check_packages()
     yield check_device()
+    yield check_threads()
     if chosen := check_chosen_model():
         yield chosen
     weights = [check_weights(models / name) for name in SHIPPED]
@@ -143,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0 if all is well, else 1.
     """
-    argparse.ArgumentParser(prog="python -m course_lib doctor", description=main.__doc__).parse_args(argv)
+    Parser(prog="python -m course_lib doctor", description=main.__doc__).parse_args(argv)
     broken = 0
     for check in checks():
         print(f"{'BROKEN' if check.advice else 'ok':<7}{check.name}: {check.found}", flush=True)

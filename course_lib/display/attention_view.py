@@ -1,4 +1,5 @@
-"""One row of one head's attention as HTML: the text with its weights, and one cell's score taken apart.
+"""One row of one head's attention as HTML and as a still picture: the text with its weights, and one cell's score
+taken apart.
 
 Pure functions; nothing is fetched, and text from a reader is escaped before it becomes markup.
 """
@@ -10,9 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.config import require
+from course_lib.display import plots
 from course_lib.display.views import THEME, percent, visible
 from course_lib.layers import attention_weights, causal_mask
 
@@ -161,3 +165,13 @@ def parts_svg(view: AttentionView) -> str:
             f'{"".join(bars)}<line x1="{LEFT}" x2="{RIGHT}" y1="{MIDDLE}" y2="{MIDDLE}"/>{marks}{ticks}'
             f'<text class="middle" x="{(LEFT + RIGHT) / 2}" y="{BOTTOM - 2}">dimension of the head</text></svg>')
 
+
+def row_figure(view: AttentionView) -> Figure:
+    """The still picture: every token in a box, shaded by its weight, the weight beneath."""
+    notes = ["query, " * (i == view.query) + ("later" if i > view.query else percent(w))
+             for i, w in enumerate(view.weights.tolist())]
+    figure = plots.boxes([visible(piece) for piece in view.pieces], notes)
+    for patch, weight in zip(figure.axes[0].patches, view.weights.tolist()):
+        patch.set_facecolor(to_rgba(plots.OKABE_ITO["blue"], 0.65 * weight))
+        patch.set_edgecolor(plots.FAINT)
+    return figure

@@ -7,23 +7,20 @@ from typing import Any
 
 import ipywidgets as W
 import torch
-from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.analysis.heads import projections
 from course_lib.config import require
-from course_lib.display import plots
 from course_lib.display.attention_view import (
     AttentionView,
     Weigh,
     attention_html,
     attention_view,
     cell_summary,
+    row_figure,
     row_summary,
     token_label,
 )
-from course_lib.display.views import percent, visible
 from course_lib.display.widgets import LABELLED, Live, Message, Picture
 from course_lib.generate import LanguageModel, check_prompt, encode_prompt
 from course_lib.layers import attention_weights, repeat_kv
@@ -138,14 +135,3 @@ class AttentionPanel(Live):
         if not self.quiet:
             with self.message:
                 self.update(follow=False)
-
-
-def row_figure(view: AttentionView) -> Figure:
-    """The still picture: every token in a box, shaded by its weight, the weight beneath."""
-    notes = ["query, " * (i == view.query) + ("later" if i > view.query else percent(w))
-             for i, w in enumerate(view.weights.tolist())]
-    figure = plots.boxes([visible(piece) for piece in view.pieces], notes)
-    for patch, weight in zip(figure.axes[0].patches, view.weights.tolist()):
-        patch.set_facecolor(to_rgba(plots.OKABE_ITO["blue"], 0.65 * weight))
-        patch.set_edgecolor(plots.FAINT)
-    return figure

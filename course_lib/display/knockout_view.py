@@ -1,4 +1,4 @@
-"""A model's answer with a part knocked out beside the intact one, as data and as HTML.
+"""A model's answer with a part knocked out beside the intact one, as data, as HTML and as a still picture.
 
 Pure functions; nothing is fetched, and text from a model or a reader is escaped before it becomes markup.
 """
@@ -11,9 +11,11 @@ from html import escape
 from typing import NamedTuple
 
 import torch
+from matplotlib.figure import Figure
 
 from course_lib.analysis.residual import knocked_out
 from course_lib.config import SamplingParams
+from course_lib.display import plots
 from course_lib.display.views import THEME, count, percent, visible
 from course_lib.generate import LanguageModel, generate
 
@@ -130,3 +132,12 @@ def knockout_html(view: KnockoutView) -> str:
             '<p class="faint">The tokens of the intact answer, with their probability before and after:</p>'
             f'<ol tabindex="0" aria-label="tokens of the intact answer: probability with all parts, without '
             f'{escape(view.what)}">{items}</ol></div>')
+
+
+def knockout_figure(view: KnockoutView, limit: int = 16) -> Figure:
+    """The still picture: the first tokens of the intact answer, their probability before and after."""
+    labels = [visible(piece) for piece in view.pieces[:limit]]
+    before, after = view.before[:limit], view.after[:limit]
+    notes = [f"{percent(was)} → {percent(now)}" for was, now in zip(before, after)]
+    return plots.bars(labels, after, reference=before, notes=notes, ylabel="token",
+                      xlabel=f"probability in the intact answer (outline) and without {view.what} (filled)")

@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import ipywidgets as W
-from matplotlib.figure import Figure
 
 from course_lib.analysis.knockout import chat_prompt
 from course_lib.config import require
-from course_lib.display import plots
 from course_lib.display.knockout_view import (
     PARTS,
     KnockoutView,
+    knockout_figure,
     knockout_html,
     knockout_summary,
     knockout_view,
     names_of,
 )
-from course_lib.display.views import percent, visible
 from course_lib.display.widgets import LABELLED, Live, Message, Picture
 from course_lib.generate import LanguageModel, check_prompt
 
@@ -80,12 +78,3 @@ class KnockoutPanel(Live):
         """Another question, layer or part."""
         with self.message:
             self.update()
-
-
-def knockout_figure(view: KnockoutView, limit: int = 16) -> Figure:
-    """The still picture: the first tokens of the intact answer, their probability before and after."""
-    labels = [visible(piece) for piece in view.pieces[:limit]]
-    before, after = view.before[:limit], view.after[:limit]
-    notes = [f"{percent(was)} → {percent(now)}" for was, now in zip(before, after)]
-    return plots.bars(labels, after, reference=before, notes=notes, ylabel="token",
-                      xlabel=f"probability in the intact answer (outline) and without {view.what} (filled)")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.analysis.geometry import TINY, Projection, principal_axes
@@ -173,3 +174,10 @@ def is_free(box: Box, taken: Sequence[Box]) -> bool:
     """Whether a box lies on the page and on none of the others."""
     inside = box[0] > 0 and box[2] < WIDTH
     return inside and all(box[0] > b[2] or b[0] > box[2] or box[1] > b[3] or b[1] > box[3] for b in taken)
+
+
+def map_figure(view: WordMap) -> Figure:
+    """The map as a still picture."""
+    first, second = view.projection.shares.tolist()
+    return plots.scatter(view.points, xlabel=f"first direction ({first:.0%} of the variance)",
+                         ylabel=f"second direction ({second:.0%})")

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import ipywidgets as W
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.analysis.geometry import nearest
 from course_lib.config import require
-from course_lib.display import map_view, plots
+from course_lib.display import map_view
 from course_lib.display.views import visible
 from course_lib.display.widgets import LABELLED, Live, Message, Picture
 
@@ -55,7 +54,7 @@ class MapPanel(Live):
             knob.observe(self.on_change, "value")
         near = ", ".join(f"{n.text} {n.cosine:.2f}" for n in neighbours)
         super().__init__([W.HBox(list(self.boxes.values()), layout=W.Layout(flex_flow="row wrap")), self.word,
-                          self.message, self.picture], figure=lambda: map_figure(first),
+                          self.message, self.picture], figure=lambda: map_view.map_figure(first),
                          alt=f"Map of words of the kinds {', '.join(chosen)}; nearest to {word!r}: {near}.")
         self.add_class("course-mapper")
 
@@ -88,10 +87,3 @@ class MapPanel(Live):
         """Another word, or other kinds."""
         with self.message:
             self.update()
-
-
-def map_figure(view: map_view.WordMap) -> Figure:
-    """The map as a still picture."""
-    first, second = view.projection.shares.tolist()
-    return plots.scatter(view.points, xlabel=f"first direction ({first:.0%} of the variance)",
-                         ylabel=f"second direction ({second:.0%})")

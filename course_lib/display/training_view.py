@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from html import escape
 from random import Random
 
+from matplotlib.figure import Figure
+from matplotlib.style import context
+
 from course_lib.config import require
-from course_lib.display import views
+from course_lib.display import plots, views
 
 Points = Sequence[tuple[float, float]]
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 420, 230, 46, 92, 14, 42  # of one chart, and the margins in it
@@ -191,3 +194,21 @@ def descent_html(descent: Descent) -> str:
     return (f'<div class="course course-chart" data-distance="{descent.distance:.4f}" data-peak="{top:.4g}" '
             f'data-first="{descent.rates[0]:.4g}"><style>{views.THEME}{STYLE}</style>{picture([rate, weight], said)}'
             f'<p role="status"><b>{said}</b></p></div>')
+
+
+def descent_figure(descent: Descent) -> Figure:
+    """The still picture of `schedule_widget`: the rate on the left, the weight on the right."""
+    steps = len(descent.rates)
+    figure, left = plots.blank("step", "learning rate")
+    with context(plots.LOOK):
+        right = figure.add_subplot(1, 2, 2)
+        left.set_subplotspec(right.get_gridspec()[0])
+        left.plot(range(steps), descent.rates, color=plots.OKABE_ITO["blue"], linewidth=2)
+        left.set_ylim(bottom=0)
+        right.axhline(descent.best, color=plots.INK, linestyle="--", linewidth=1)
+        right.annotate(f"dashed: best, {descent.best:.2f}", (0.98, 0.04), xycoords="axes fraction", ha="right",
+                       fontsize=9)
+        right.plot(range(steps + 1), descent.weights, color=plots.OKABE_ITO["vermilion"], linewidth=2)
+        right.set_xlabel("step")
+        right.set_ylabel("weight")
+    return figure

@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import ipywidgets as W
-from matplotlib.figure import Figure
-from matplotlib.style import context
 
-from course_lib.display import plots, training_view
+from course_lib.display import training_view
 from course_lib.display.widgets import LABELLED, Live, Message, Picture, seed_field, slider
 from course_lib.training.train import TrainConfig, learning_rate
 
@@ -85,7 +83,7 @@ class SchedulePanel(Live):
             knob.observe(self.update, "value")
         grid = W.GridBox(list(self.knobs.values()),
                          layout=W.Layout(grid_template_columns="repeat(auto-fit, minmax(300px, 1fr))"))
-        super().__init__([grid, self.message, self.picture], figure=lambda: descent_figure(first),
+        super().__init__([grid, self.message, self.picture], figure=lambda: training_view.descent_figure(first),
                          alt=f"A learning rate that rises, stays and falls, and a weight that follows it. "
                              f"{training_view.descent_summary(first)}")
         self.add_class("course-schedule")
@@ -101,21 +99,3 @@ class SchedulePanel(Live):
         """Walk and draw."""
         with self.message:
             self.picture.value = training_view.descent_html(self.descent())
-
-
-def descent_figure(descent: training_view.Descent) -> Figure:
-    """The still picture of `schedule_widget`: the rate on the left, the weight on the right."""
-    steps = len(descent.rates)
-    figure, left = plots.blank("step", "learning rate")
-    with context(plots.LOOK):
-        right = figure.add_subplot(1, 2, 2)
-        left.set_subplotspec(right.get_gridspec()[0])
-        left.plot(range(steps), descent.rates, color=plots.OKABE_ITO["blue"], linewidth=2)
-        left.set_ylim(bottom=0)
-        right.axhline(descent.best, color=plots.INK, linestyle="--", linewidth=1)
-        right.annotate(f"dashed: best, {descent.best:.2f}", (0.98, 0.04), xycoords="axes fraction", ha="right",
-                       fontsize=9)
-        right.plot(range(steps + 1), descent.weights, color=plots.OKABE_ITO["vermilion"], linewidth=2)
-        right.set_xlabel("step")
-        right.set_ylabel("weight")
-    return figure

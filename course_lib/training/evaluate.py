@@ -7,11 +7,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
-from course_lib.checkpoint import MODELS, load
+from course_lib.checkpoint import MODELS, LanguageModel, load
+from course_lib.command_line import Parser, in_range, usage_errors
+from course_lib.config import require
 from course_lib.training.card import card
 from course_lib.training.scores import (
     THRESHOLDS,
@@ -24,15 +25,24 @@ from course_lib.training.scores import (
 )
 
 
+def require_tools(*models: LanguageModel) -> None:
+    """Raise ValueError for a model that cannot be asked: one without a chat template, or without tool calls."""
+    for lm in models:
+        can = lm.tokenizer.chat_template is not None and "</tool_call>" in lm.tokenizer.special_tokens
+        require(can, "model", lm.name, "one with a chat template and the token </tool_call>")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table and the wrong answers; exit code 1 if a share is too low."""
-    parser = argparse.ArgumentParser(prog="python -m course_lib evaluate", description=__doc__.split("\n")[0])
+    parser = Parser(prog="python -m course_lib evaluate", description=__doc__.split("\n")[0])
     parser.add_argument("--model", default="pocket", help="name or folder (default: pocket)")
     parser.add_argument("--draft", default="pocket-draft", help="name or folder (default: pocket-draft)")
-    parser.add_argument("--sample", type=int, default=300, help="questions of each kind (default: 300)")
+    parser.add_argument("--sample", type=in_range(1), default=300, help="questions of each kind (default: 300)")
     parser.add_argument("--card", action="store_true", help="write the result into pocket's README.md")
     args = parser.parse_args(argv)
-    lm, draft = load(args.model), load(args.draft)
+    with usage_errors():
+        lm, draft = load(args.model), load(args.draft)
+        require_tools(lm, draft)
     scores = evaluate(lm, sample=args.sample)
     scores["draft acceptance"] = draft_acceptance(lm, draft, sample=min(args.sample, 60))
     for kind, result in scores.items():

@@ -1,20 +1,14 @@
-"""The training that made the shipped weights: corpus to tokenizer to `pocket` and `pocket-draft`.
+"""The training that made the shipped weights: their shapes and recipes, the tokenizer, the loop.
 
-    python -m course_lib train            # everything, resuming what was interrupted
-    python -m course_lib train --show     # how the shipped weights were made, and their loss curve
-    python -m course_lib evaluate --card  # then write what the model knows into its card
+`course_lib.training.rebuild` puts them together, which is `python -m course_lib train`.
 """
 
 from __future__ import annotations
 
-import argparse
-import hashlib
-import json
-import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -26,19 +20,18 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from course_lib.chat_template import POCKET_CHAT_TEMPLATE
-from course_lib.checkpoint import MODELS, LanguageModel, save
 from course_lib.config import ModelConfig, require
-from course_lib.device import device as choose_device
 from course_lib.model import CausalLM
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe
 from course_lib.training.corpus import END_OF_TEXT, documents, training_documents
 from course_lib.training.guidance import Guide
-from course_lib.training.training_log import show_training
+from course_lib.training.resume import Progress, load_resume, run_settings, save_resume
 
 SPECIAL_TOKENS = (END_OF_TEXT, "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>",
                   "<tool_response>", "</tool_response>")
 VOCAB_SIZE = 4096
 TRAIN_SEED, VALIDATION_SEED = 0, 1
+SAVE_SECONDS = 300  # a run that is cut off loses no more than that
 
 POCKET = ModelConfig(vocab_size=VOCAB_SIZE, hidden_size=256, intermediate_size=640, num_hidden_layers=10,
                      num_attention_heads=8, num_key_value_heads=2, max_position_embeddings=1024)
@@ -183,39 +176,52 @@ def train(model: CausalLM, batches: Batches, config: TrainConfig, *, validation:
     """Train `model` in place, on its device, in bfloat16 autocast with float32 weights.
 
     Args:
-        resume: a file that holds model, optimizers and progress. It is written every ten logs and at the
-            end, and read first if it exists, so an interrupted run goes on where it was.
+        resume: a file that holds model, optimizers and progress. It is written every ten logs, every
+            `SAVE_SECONDS` and at the end, and read first if it exists, so an interrupted run goes on
+            where it was.
         on_log: called with step, tokens, loss (mean since the last log), lr, seconds and, with
             `validation`, val_loss; tokens and seconds are those of the whole run.
         compiled: run the model through torch.compile.
         schedule: the learning rate of a step, called as `learning_rate` is.
+
+    Raises:
+        UsageError: `resume` cannot be read, or is of a run with another config, shape or text.
     """
     optimizers, forward = make_optimizers(model, config), model
-    first, tokens, seconds = 0, 0, 0.0
-    if resume is not None and resume.exists():
-        first, tokens, seconds = load_resume(resume, model, optimizers)
+    progress, settings = Progress(), {}
+    if resume is not None:
+        settings = run_settings(model, batches.tokens, config)
+        progress = load_resume(resume, model, optimizers, settings)
     if compiled:
         forward = torch.compile(model, dynamic=False)
-    started, losses = time.perf_counter() - seconds, []
-    for step in range(first, config.steps):
+    saved = time.perf_counter()
+    started = saved - progress.seconds
+    for step in range(progress.step, config.steps):
         ids = batches(step, *window(step, config)).to(model.embed_tokens.weight.device)
         lr = schedule(step, config)
         if config.guided[0] <= step < config.guided[1]:
-            losses.append(guided_step(model, optimizers, ids, lr, config))
+            progress.losses.append(guided_step(model, optimizers, ids, lr, config))
         else:
-            losses.append(train_step(forward, optimizers, ids, lr, config.clip))
-        tokens += ids.shape[0] * (ids.shape[1] - 1)
-        done = step + 1
-        if done % log_every and done < config.steps:
-            continue
-        entry = {"step": done, "tokens": tokens, "loss": torch.stack(losses).mean().item(),
-                 "lr": lr, "seconds": time.perf_counter() - started}
-        if validation is not None:
-            entry["val_loss"] = validation_loss(model, validation, config)
-        on_log(entry)
-        losses = []
-        if resume is not None and (done % log_every == 0 or done == config.steps):
-            save_resume(resume, model, optimizers, done, tokens, entry["seconds"])
+            progress.losses.append(train_step(forward, optimizers, ids, lr, config.clip))
+        progress.step, progress.tokens = step + 1, progress.tokens + ids.shape[0] * (ids.shape[1] - 1)
+        progress.seconds = time.perf_counter() - started
+        last = progress.step == config.steps
+        if last or progress.step % log_every == 0:
+            entry = log_entry(progress, lr)
+            if validation is not None:
+                entry["val_loss"] = validation_loss(model, validation, config)
+            on_log(entry)
+            progress.losses = []
+        due = last or progress.step % (10 * log_every) == 0 or time.perf_counter() - saved >= SAVE_SECONDS
+        if resume is not None and due:
+            save_resume(resume, model, optimizers, progress, settings)
+            saved = time.perf_counter()
+
+
+def log_entry(progress: Progress, lr: float) -> dict[str, float]:
+    """What the log says of the steps since the last entry."""
+    return {"step": progress.step, "tokens": progress.tokens, "loss": torch.stack(progress.losses).mean().item(),
+            "lr": lr, "seconds": progress.seconds}
 
 
 def window(step: int, config: TrainConfig) -> tuple[int, int]:
@@ -264,93 +270,14 @@ def validation_loss(model: CausalLM, batches: Batches, config: TrainConfig) -> f
     return next_token_loss(model(ids[:, :-1]), ids).item()
 
 
-def save_resume(path: Path, model: CausalLM, optimizers: list[Optimizer], step: int, tokens: int,
-                seconds: float) -> None:
-    """Write the state of a run; an interruption leaves the file of before."""
-    partial = path.with_suffix(".partial")
-    torch.save({"model": model.state_dict(), "optimizers": [optimizer.state_dict() for optimizer in optimizers],
-                "step": step, "tokens": tokens, "seconds": seconds}, partial)
-    os.replace(partial, path)
-
-
-def load_resume(path: Path, model: CausalLM, optimizers: list[Optimizer]) -> tuple[int, int, float]:
-    """Put the state of a run back; return its steps, tokens and seconds so far."""
-    state = torch.load(path, map_location=model.embed_tokens.weight.device, weights_only=True)
-    model.load_state_dict(state["model"])
-    for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
-        optimizer.load_state_dict(saved)
-    return state["step"], state["tokens"], state["seconds"]
-
-
-def corpus_batches(tokenizer: Tokenizer, work: Path, tokens: int) -> tuple[Batches, Batches]:
-    """Training and validation batches; the encoded corpus is kept in `work` for the next run."""
-    end, path = tokenizer.special_tokens[END_OF_TEXT], work / f"corpus-{tokens}.npy"
-    if not path.exists():
-        np.save(path, encode_corpus(tokenizer, tokens, TRAIN_SEED))
-    validation = encode_corpus(tokenizer, 60_000, VALIDATION_SEED)
-    return Batches(np.load(path, mmap_mode="r"), end, seed=0), Batches(validation, end, seed=0)
-
-
-def make_model(name: str, tokenizer: Tokenizer, batches: tuple[Batches, Batches], config: TrainConfig,
-               work: Path, folder: Path, *, device: torch.device, compiled: bool, note: str = "") -> None:
-    """Train one of the shipped models and save it as a checkpoint with its log and checksums."""
-    shape = RECIPES[name].model
-    model = CausalLM(shape)
-    model.init_weights(torch.Generator().manual_seed(config.seed))
-    log = work / f"{name}.jsonl"
-
-    def on_log(entry: dict) -> None:
-        with log.open("a") as file:
-            file.write(json.dumps(entry) + "\n")
-        print(f"{name} step {entry['step']}/{config.steps}  loss {entry['loss']:.3f}  "
-              f"val {entry['val_loss']:.3f}  {entry['seconds']:.0f} s", flush=True)
-
-    train(model.to(device), batches[0], config, validation=batches[1], resume=work / f"{name}.pt",
-          on_log=on_log, compiled=compiled)
-    ends = frozenset(tokenizer.special_tokens[tag] for tag in (END_OF_TEXT, "<|im_end|>"))
-    save(LanguageModel(model, tokenizer, shape, ends, name), folder, dtype=torch.bfloat16)
-    (folder / "training_log.jsonl").write_bytes(log.read_bytes())
-    facts = {"config": asdict(config), "last": json.loads(log.read_text().splitlines()[-1]),
-             "machine": machine(device), "command": "python -m course_lib train", "note": note}
-    (folder / "training.json").write_text(json.dumps(facts, indent=2) + "\n")
-    write_checksums(folder)
-
-
 def machine(device: torch.device) -> str:
     """Where a run took place, in words."""
-    chip = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    chip = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
     return f"{chip}, threads: {torch.get_num_threads()}, PyTorch {torch.__version__.partition('+')[0]}"
 
 
-def write_checksums(folder: Path) -> None:
-    """Write SHA256SUMS of the files that make the checkpoint."""
-    names = sorted(path.name for path in folder.iterdir() if path.suffix in (".json", ".safetensors")
-                   and path.name != "training.json")
-    lines = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
-    (folder / "SHA256SUMS").write_text("".join(lines))
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Rebuild the tokenizer and both models."""
-    parser = argparse.ArgumentParser(prog="python -m course_lib train", description=__doc__.split("\n")[0])
-    parser.add_argument("--models", type=Path, default=MODELS, help="where the checkpoints go")
-    parser.add_argument("--work", type=Path, default=Path("build/train"), help="corpus, logs, resume files")
-    parser.add_argument("--only", choices=RECIPES, help="one model instead of both")
-    parser.add_argument("--steps", type=int, help="optimizer steps instead of the recipe's")
-    parser.add_argument("--no-compile", action="store_true", help="run without torch.compile")
-    parser.add_argument("--note", default="", help="what the model card should say about this run")
-    parser.add_argument("--show", action="store_true", help="train nothing: say how the shipped models were trained")
-    args = parser.parse_args(argv)
-    if args.show:
-        for name in [args.only] if args.only else RECIPES:
-            print(show_training(args.models / name))
-        return 0
-    args.work.mkdir(parents=True, exist_ok=True)
-    tokenizer = train_tokenizer()
-    for name in [args.only] if args.only else RECIPES:
-        config = RECIPES[name].config
-        config = replace(config, steps=args.steps or config.steps)
-        batches = corpus_batches(tokenizer, args.work, CORPUS_TOKENS)
-        make_model(name, tokenizer, batches, config, args.work, args.models / name,
-                   device=choose_device(), compiled=not args.no_compile, note=args.note)
-    return 0
+def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The model of this machine's processor, as far as the system tells it."""
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return next(filter(None, names), platform.processor() or platform.machine())

@@ -12,8 +12,15 @@ import torch
 from course_lib.analysis.heads import projections
 from course_lib.analysis.trace import trace
 from course_lib.config import ModelConfig
-from course_lib.display.attention_view import attention_html, attention_view, cell_summary, parts_svg, row_summary
-from course_lib.display.attention_widget import attention_widget, row_figure
+from course_lib.display.attention_view import (
+    attention_html,
+    attention_view,
+    cell_summary,
+    parts_svg,
+    row_figure,
+    row_summary,
+)
+from course_lib.display.attention_widget import attention_widget
 from course_lib.layers import attention_weights, repeat_kv
 from course_lib.model import CausalLM
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe

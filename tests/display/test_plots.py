@@ -14,6 +14,7 @@ from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from course_lib.display import plots
+from course_lib.display.labels import drawable, spread
 
 NASTY = ["$x^2$", r"$\nosuch{$", " 中", "👩‍🚀", "a\nb", "\x1f", "<b>", "a_b", "é"]
 
@@ -109,9 +110,9 @@ def test_a_short_log_axis_has_plain_numbers_and_a_long_one_powers_of_ten():
 
 
 def test_spread_is_ordered_apart_and_touches_nothing_that_fits():
-    assert plots.spread([0.1, 0.5, 0.9], 0.2) == [0.1, 0.5, 0.9]
-    spread = plots.spread([0.5, 0.5, 0.5, 0.55], 0.1)
-    assert np.diff(spread) == pytest.approx([0.1] * 3) and np.mean(spread) == pytest.approx(0.5125)
+    assert spread([0.1, 0.5, 0.9], 0.2) == [0.1, 0.5, 0.9]
+    places = spread([0.5, 0.5, 0.5, 0.55], 0.1)
+    assert np.diff(places) == pytest.approx([0.1] * 3) and np.mean(places) == pytest.approx(0.5125)
 
 
 def test_heat_writes_small_matrices_and_hides_only_zeros():
@@ -137,7 +138,7 @@ def test_heat_frames_the_cells_that_are_to_be_outlined():
 def test_labels_of_any_text_draw_without_warning(label):
     figure = plots.bars([label], [1.0], xlabel=label, ylabel="y", highlight=[label])
     plots.png(figure)
-    assert plots.drawable(label) in texts(figure)
+    assert drawable(label) in texts(figure)
     plots.png(plots.boxes([label], [label]))
     plots.png(plots.lines({label: ([1, 2], [1, 2])}, xlabel="x", ylabel=label))
     plots.png(plots.heat([[1.0]], row_labels=[label], column_labels=[label], xlabel="x", ylabel="y"))

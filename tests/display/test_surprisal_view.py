@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from test_surprisal import TEXT, lm  # noqa: F401
+from tiny_lm import scrambled_lm
 
 from course_lib.analysis.calibration import Bin
 from course_lib.analysis.surprisal import TokenScore, score_text
@@ -23,8 +23,14 @@ from course_lib.display.surprisal_view import (
 )
 from course_lib.display.surprisal_widget import MAX_CHARACTERS, most_surprising, surprisal_widget
 
+TEXT = "The cat was <b> 日 tired."
 SCORES = [TokenScore(3, b"The"), TokenScore(5, b" <b>", 3.0, 4, 1.5, ((b" dog", 0.5), (b"\n", 0.25), (b"x", 0.2))),
           TokenScore(6, b" dog", 1.0, 1, 1.25, ((b" dog", 0.5), (b"\xe6", 0.25)))]
+
+
+@pytest.fixture(scope="module")
+def lm():
+    return scrambled_lm()
 
 
 def parsed(markup):
@@ -68,7 +74,7 @@ def test_the_table_holds_the_token_itself_at_its_rank():
     assert "not predicted" in candidates_html(SCORES[0])
 
 
-def test_the_widget_follows_text_and_slider(lm):  # noqa: F811
+def test_the_widget_follows_text_and_slider(lm):
     panel = surprisal_widget(lm, TEXT)
     scores = score_text(lm, TEXT)
     assert shown(panel, "chosen") == str(most_surprising(scores)) == str(panel.place.value)
@@ -85,7 +91,7 @@ def test_the_widget_follows_text_and_slider(lm):  # noqa: F811
     assert panel.message.value == "" and shown(panel, "tokens") == str(len(scores))
 
 
-def test_the_widget_runs_the_model_only_for_a_new_text(lm):  # noqa: F811
+def test_the_widget_runs_the_model_only_for_a_new_text(lm):
     calls = []
     counting = SimpleNamespace(**vars(lm) | {"model": Counting(lm.model, calls)})
     panel = surprisal_widget(counting, "The dog was")
@@ -108,7 +114,7 @@ class Counting:
         return self.model(ids)
 
 
-def test_a_long_text_is_cut_and_says_so(lm):  # noqa: F811
+def test_a_long_text_is_cut_and_says_so(lm):
     lm = SimpleNamespace(**vars(lm) | {"config": SimpleNamespace(max_position_embeddings=10_000),
                                        "model": Wide(lm.model)})
     panel = surprisal_widget(lm, "The dog " * 200)
@@ -123,7 +129,7 @@ class Wide(Counting):
         return torch.zeros(1, ids.shape[1], self.model.config.vocab_size)
 
 
-def test_a_saved_notebook_has_a_picture_and_words(lm):  # noqa: F811
+def test_a_saved_notebook_has_a_picture_and_words(lm):
     data, metadata = surprisal_widget(lm, TEXT)._repr_mimebundle_()
     assert data["image/png"] and "perplexity" in metadata["image/png"]["alt"]
     assert html.escape(TEXT) not in data["text/plain"] and TEXT in data["text/plain"]

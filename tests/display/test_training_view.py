@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 import pytest
 
 from course_lib.display import training_view
-from course_lib.display.training_view import Frame, chart, descend, descent_html, ticks, training_html
-from course_lib.display.training_widget import SAVED, TrainingPanel, descent_figure, schedule_widget
+from course_lib.display.training_view import Frame, chart, descend, descent_figure, descent_html, ticks, training_html
+from course_lib.display.training_widget import SAVED, TrainingPanel, schedule_widget
 from course_lib.training.train import TrainConfig, learning_rate
 
 LOG = [{"step": 10, "loss": 6.0, "val_loss": 5.0, "seconds": 1.2, "tokens": 100, "lr": 0.1},

@@ -353,7 +353,7 @@ def test_brackets_that_do_not_match_are_an_error(template):
 
 @pytest.mark.parametrize("text, right", [
     ("a owl", "an owl"), ("an cat", "a cat"), ("A old man", "An old man"), ("a hour", "an hour"),
-    ("a unicorn", "a unicorn"),     ("an one-way ticket", "a one-way ticket"), ("a European", "a European"), 
+    ("a unicorn", "a unicorn"),     ("an one-way ticket", "a one-way ticket"), ("a European", "a European"),
     ("a unusual day", "an unusual day"),
     ("the letter a is", "the letter a is"), ("a useful umbrella", "a useful umbrella"),
     ("Banana apple", "Banana apple"),

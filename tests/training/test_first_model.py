@@ -9,7 +9,7 @@ import torch
 
 from course_lib.checkpoint import load
 from course_lib.config import ModelConfig
-from course_lib.training import train
+from course_lib.training import command, train
 from course_lib.training.corpus import END_OF_TEXT
 from course_lib.training.first_model import FIRST_MODEL, KINDS, fresh_model, simple_batches, simple_documents
 from course_lib.training.train import Batches, TrainConfig, encode_corpus, encode_documents
@@ -116,11 +116,11 @@ def test_a_checkpoint_without_a_log_is_refused(tmp_path):
 
 
 def test_the_command_shows_the_shipped_models_and_trains_nothing(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(train, "train_tokenizer", lambda: pytest.fail("nothing is to be trained"))
-    assert train.main(["--show"]) == 0
+    monkeypatch.setattr(command, "train_tokenizer", lambda: pytest.fail("nothing is to be trained"))
+    assert command.main(["--show"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("pocket: ") and "\npocket-draft: " in shown
     last = read_log("pocket")[-1]
     assert f"{last['step']:,} steps, {last['tokens']:,} tokens" in shown
-    assert train.main(["--show", "--only", "pocket-draft"]) == 0
+    assert command.main(["--show", "--only", "pocket-draft"]) == 0
     assert capsys.readouterr().out.startswith("pocket-draft: ")

@@ -1,6 +1,9 @@
 """The training loop, on models small enough to train in a test."""
 
 import math
+import platform
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +11,8 @@ import torch
 
 from course_lib.config import ModelConfig
 from course_lib.model import CausalLM
+from course_lib.training import train as train_module
+from course_lib.training.resume import Progress, save_resume
 from course_lib.training.train import (
     POCKET,
     POCKET_DRAFT,
@@ -15,11 +20,11 @@ from course_lib.training.train import (
     VOCAB_SIZE,
     Batches,
     TrainConfig,
+    cpu_name,
     encode_corpus,
     learning_rate,
     make_optimizers,
     next_token_loss,
-    save_resume,
     train,
     train_tokenizer,
     window,
@@ -106,10 +111,81 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(batches, tmp_path):
         assert torch.equal(a, b)
 
 
+class Cut(Exception):
+    """A run is cut off."""
+
+
+def cut_at(step):
+    def on_log(entry):
+        if entry["step"] == step:
+            raise Cut
+
+    return on_log
+
+
+def test_a_run_is_saved_when_time_has_passed_since_the_last_time(batches, tmp_path, monkeypatch):
+    whole, log = tiny_model(), []
+    train(whole, batches, SHORT, on_log=log.append, log_every=4)
+    monkeypatch.setattr(train_module, "SAVE_SECONDS", 0)  # after every step, so in the middle of a log entry too
+    parts, seen, resume = tiny_model(), [], tmp_path / "run.pt"
+
+    def batches_until_step_13(step, *size):
+        if step == 13 and not seen:
+            raise Cut
+        return batches(step, *size)
+
+    batches_until_step_13.tokens = batches.tokens
+    with pytest.raises(Cut):
+        train(parts, batches_until_step_13, SHORT, resume=resume, on_log=lambda entry: None, log_every=4)
+    train(tiny_model(), batches, SHORT, resume=resume, on_log=seen.append, log_every=4)
+    assert [entry["step"] for entry in seen] == [16, 20, 24, 28, 30]
+    assert [entry["loss"] for entry in seen] == [entry["loss"] for entry in log[3:]]
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"steps": 31}, ["steps = 30", "steps = 31"]),
+    ({"peak_lr": 0.02}, ["peak_lr = 0.01", "peak_lr = 0.02"]),
+    ({"steps": 5, "seed": 8}, ["seed = 0, steps = 30", "seed = 8, steps = 5"]),
+])
+def test_an_interrupted_run_goes_on_only_with_its_own_settings(batches, tmp_path, change, words):
+    resume = tmp_path / "run.pt"
+    with pytest.raises(Cut):
+        train(tiny_model(), batches, SHORT, resume=resume, on_log=cut_at(24), log_every=2)
+    before = resume.read_bytes()
+    with pytest.raises(ValueError, match="--restart") as refusal:
+        train(tiny_model(), batches, replace(SHORT, **change), resume=resume, on_log=pytest.fail)
+    assert all(word in str(refusal.value) for word in [str(resume), *words])
+    assert resume.read_bytes() == before
+
+
+def test_an_interrupted_run_does_not_go_on_with_another_text_or_shape(batches, tmp_path):
+    resume = tmp_path / "run.pt"
+    train(tiny_model(), batches, SHORT, resume=resume, on_log=lambda entry: None)
+    other = Batches(np.roll(batches.tokens, 8), END, seed=3)
+    with pytest.raises(ValueError, match=r"is of a run with text = .* this one has text = "):
+        train(tiny_model(), other, SHORT, resume=resume, on_log=pytest.fail)
+    with pytest.raises(ValueError, match="intermediate_size = 24, and this one has intermediate_size = 25"):
+        train(CausalLM(replace(TINY, intermediate_size=25)), batches, SHORT, resume=resume, on_log=pytest.fail)
+
+
+@pytest.mark.parametrize("content", [b"", b"half", b"PK\x03\x04" + bytes(200)])
+def test_a_broken_resume_file_is_named(batches, tmp_path, content):
+    resume = tmp_path / "run.pt"
+    resume.write_bytes(content)
+    with pytest.raises(ValueError, match=r"run.pt cannot be read.*--restart"):
+        train(tiny_model(), batches, SHORT, resume=resume, on_log=pytest.fail)
+
+
+def test_a_resume_file_without_settings_is_refused(batches, tmp_path):
+    torch.save({"model": {}, "optimizers": [], "step": 3, "tokens": 4, "seconds": 5.0}, tmp_path / "run.pt")
+    with pytest.raises(ValueError, match="cannot be read"):
+        train(tiny_model(), batches, SHORT, resume=tmp_path / "run.pt", on_log=pytest.fail)
+
+
 def test_a_failed_save_leaves_the_file_of_before(tmp_path, monkeypatch):
     model = tiny_model()
     optimizers, path = make_optimizers(model, SHORT), tmp_path / "run.pt"
-    save_resume(path, model, optimizers, 7, 70, 0.7)
+    save_resume(path, model, optimizers, Progress(7, 70, 0.7), {})
     before = path.read_bytes()
 
     def fail(state, file):
@@ -118,7 +194,7 @@ def test_a_failed_save_leaves_the_file_of_before(tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch, "save", fail)
     with pytest.raises(OSError, match="disk full"):
-        save_resume(path, model, optimizers, 8, 80, 0.8)
+        save_resume(path, model, optimizers, Progress(8, 80, 0.8), {})
     assert path.read_bytes() == before
 
 
@@ -152,3 +228,17 @@ def test_the_shipped_shapes_keep_their_promise():
     with torch.device("meta"):
         sizes = [sum(p.numel() for p in CausalLM(shape).parameters()) for shape in (POCKET, POCKET_DRAFT)]
     assert sizes[0] <= 10_000_000 and sizes[1] <= 1_000_000
+
+
+def test_the_processor_is_named(tmp_path):
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("processor\t: 0\nmodel\t\t: 85\nmodel name\t: A chip @ 2.1 GHz\nmodel name\t: Another\n")
+    assert cpu_name(cpuinfo) == "A chip @ 2.1 GHz"
+    cpuinfo.write_text("processor\t: 0\nBogoMIPS\t: 50\n")  # as on many ARM machines
+    assert cpu_name(cpuinfo) == cpu_name(tmp_path / "none") == (platform.processor() or platform.machine()) != ""
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="this system has no /proc/cpuinfo")
+def test_the_machine_is_named_by_its_processor():
+    assert cpu_name() in train_module.machine(torch.device("cpu"))
+    assert "model name" not in Path("/proc/cpuinfo").read_text() or cpu_name() != platform.machine()

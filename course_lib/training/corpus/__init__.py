@@ -9,10 +9,10 @@ never showed.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from itertools import count, islice
 
+from course_lib.command_line import Parser, in_range
 from course_lib.training.corpus.facts import (
     Entry,
     capitals,
@@ -58,8 +58,8 @@ def training_documents(seed: int = 0, *, drill_every: int = 5) -> Iterator[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print documents of the training text, to read them or to keep them."""
-    parser = argparse.ArgumentParser(prog="python -m course_lib corpus", description=main.__doc__)
-    parser.add_argument("--documents", type=int, default=10, help="how many (default: 10)")
+    parser = Parser(prog="python -m course_lib corpus", description=main.__doc__)
+    parser.add_argument("--documents", type=in_range(0), default=10, help="how many (default: 10)")
     parser.add_argument("--seed", type=int, default=0, help="which text (default: 0, that of the training)")
     args = parser.parse_args(argv)
     for text in islice(documents(args.seed), args.documents):

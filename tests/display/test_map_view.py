@@ -11,7 +11,8 @@ from test_plots import texts
 
 from course_lib.analysis.geometry import nearest, principal_axes
 from course_lib.display import map_view, plots
-from course_lib.display.map_widget import map_figure, map_widget
+from course_lib.display.map_view import map_figure
+from course_lib.display.map_widget import map_widget
 
 WORDS = ["cat", "dog", "cow", "hen", "red", "blue", "<b>", "one", "two", "three", "four"]
 GROUPS = {"animals": dict(zip(WORDS[:4], range(4))), "colours": dict(zip(WORDS[4:7], range(4, 7))),

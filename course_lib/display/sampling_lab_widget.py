@@ -13,21 +13,18 @@ from typing import Any
 import ipywidgets as W
 
 from course_lib.config import SamplingParams, require
-from course_lib.display import views
-from course_lib.display.sampling_view import STEPS, ChainView, Texts, chain_html, chain_summary, chain_view, texts_html
-from course_lib.display.widgets import (
-    LABELLED,
-    Live,
-    Message,
-    Picture,
-    continuation,
-    distribution_figure,
-    last_logits,
-    seed_field,
-    slider,
-    text_of,
-    with_text,
+from course_lib.display.sampling_lab_view import (
+    STEPS,
+    ChainView,
+    Texts,
+    chain_html,
+    chain_summary,
+    chain_view,
+    texts_html,
 )
+from course_lib.display.sampling_view import Filter, distribution_figure
+from course_lib.display.sampling_widget import continuation, last_logits
+from course_lib.display.widgets import LABELLED, Live, Message, Picture, seed_field, slider, text_of, with_text
 from course_lib.generate import LanguageModel, Prompt, encode_prompt
 from course_lib.sampling import filter_logits
 
@@ -36,7 +33,7 @@ MAX_TEXTS = 8
 
 
 def sampling_lab(lm: LanguageModel, prompt: Prompt, settings: Mapping[str, SamplingParams], *, written: str = "",
-                 n: int = 3, max_tokens: int = 32, filter: views.Filter = filter_logits) -> SamplingLab:
+                 n: int = 3, max_tokens: int = 32, filter: Filter = filter_logits) -> SamplingLab:
     """All knobs of `SamplingParams`, what each one does to the next token, and n texts under every setting.
 
     Args:
@@ -70,7 +67,7 @@ class SamplingLab(Live):
     """
 
     def __init__(self, lm: LanguageModel, prompt: Prompt, settings: dict[str, SamplingParams], written: str, n: int,
-                 filter: views.Filter) -> None:
+                 filter: Filter) -> None:
         text = text_of(prompt)
         self.lm, self.start, self.settings, self.filter = lm, prompt, settings, filter
         self.texts: dict[str, Texts] = {}

@@ -1,0 +1,97 @@
+"""How many threads PyTorch uses on a CPU, and how long they spin when they wait for each other.
+
+The threads of GNU OpenMP, which PyTorch for Linux brings, wait by spinning, each on a core of its own. Where
+another process needs that core, every wait costs a turn of the scheduler, and decoding becomes ten times
+slower or worse. A short spin is nearly as fast on a quiet machine and much faster on a busy one. OpenMP
+reads its settings from the environment once, when PyTorch is imported, so `set_defaults` comes before that.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+
+SPIN = 3000  # turns of the waiting loop before a thread goes to sleep; OpenMP's own default is endless or nearly so
+CHOICES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # a reader who has set one of them has chosen
+CGROUPS, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+def set_defaults(environ: MutableMapping[str, str] = os.environ, *, loaded: bool | None = None,
+                 threads: int | None = None) -> None:
+    """Bound the spinning, and the threads by the cores that this process may use, unless the reader has set either.
+
+    Args:
+        environ: changed in place.
+        loaded: whether OpenMP has read its settings already, so that nothing is of use; None: look.
+        threads: None: `thread_limit()`.
+    """
+    if openmp_is_loaded() if loaded is None else loaded:
+        return
+    if not is_chosen(environ):
+        environ["GOMP_SPINCOUNT"] = str(SPIN)
+    limit = thread_limit() if threads is None else threads
+    if limit < (os.cpu_count() or 1) and not environ.get("OMP_NUM_THREADS"):
+        environ["OMP_NUM_THREADS"] = str(limit)  # else PyTorch chooses, which knows of hyperthreads
+
+
+def is_chosen(environ: MutableMapping[str, str] = os.environ) -> bool:
+    """Whether the environment says how OpenMP's threads wait."""
+    return any(environ.get(name) for name in CHOICES)
+
+
+def openmp_is_loaded(maps: Path = Path("/proc/self/maps")) -> bool:
+    """Whether this process has loaded PyTorch, or GNU OpenMP for another library."""
+    return "torch" in sys.modules or (maps.is_file() and "libgomp" in maps.read_text(errors="replace"))
+
+
+def thread_limit() -> int:
+    """The cores that this process may use: by its affinity, and by the CPU quota of its container, rounded up."""
+    cores, quota = available_cores(), cpu_quota()
+    return cores if quota is None else max(1, min(cores, math.ceil(quota)))
+
+
+def available_cores() -> int:
+    """The cores on which the system may run this process."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def cpu_quota(cgroups: Path = CGROUPS, membership: Path = MEMBERSHIP) -> float | None:
+    """Cores that the control groups (version 1 or 2) of this process may use together; None: there is no limit.
+
+    A limit of a group holds for those inside it, so the smallest on the way to the root counts.
+    """
+    lines = membership.read_text().splitlines() if membership.is_file() else []
+    folders = {folder for line in lines for folder in group_folders(line, cgroups)}
+    return min((quota for folder in folders if (quota := folder_quota(folder)) is not None), default=None)
+
+
+def group_folders(line: str, cgroups: Path) -> Iterator[Path]:
+    """Where a process's CPU group and the groups around it may lie, from a line of /proc/self/cgroup.
+
+    >>> [str(folder) for folder in group_folders("0::/job", Path("/cgroup"))]
+    ['/cgroup/job', '/cgroup', '/cgroup/unified/job', '/cgroup/unified']
+    """
+    _, controllers, path = line.split(":", 2)
+    if controllers and "cpu" not in controllers.split(","):
+        return
+    roots = [cgroups / name for name in ("cpu", "cpu,cpuacct")] if controllers else [cgroups, cgroups / "unified"]
+    for root in roots:
+        folder = root / path.strip("/")
+        yield from (folder, *(parent for parent in folder.parents if parent.is_relative_to(root)))
+
+
+def folder_quota(folder: Path) -> float | None:
+    """Cores that one group's files allow: `cpu.max` of version 2, `cpu.cfs_*` of version 1."""
+    try:
+        if (file := folder / "cpu.max").is_file():
+            quota, period = file.read_text().split()
+        else:
+            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+        return int(quota) / int(period) if quota not in ("max", "-1") else None
+    except (OSError, ValueError, ZeroDivisionError):  # none there, or in a form of its own
+        return None

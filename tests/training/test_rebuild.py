@@ -1,0 +1,168 @@
+"""Rebuilding the shipped weights: the corpus on disk, and runs that are cut off, on a tiny corpus and model."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib.checkpoint import load
+from course_lib.config import ModelConfig
+from course_lib.training import command, rebuild
+from course_lib.training.rebuild import cached_corpus, corpus_digest, make_model, run_files
+from course_lib.training.resume import cut_log, entry_step
+from course_lib.training.train import Batches, Recipe, TrainConfig, encode_corpus
+
+TOKENS = 3_000
+TINY = ModelConfig(vocab_size=4096, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2,
+                   max_position_embeddings=64)
+SHORT = TrainConfig(steps=40, sequences=1, length=8, long_every=0)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return load("pocket-draft", device="cpu").tokenizer
+
+
+@pytest.fixture
+def text(tokenizer, tmp_path):
+    return cached_corpus(tokenizer, tmp_path, TOKENS)
+
+
+def test_the_corpus_is_written_once(tokenizer, tmp_path, text, monkeypatch):
+    [path] = tmp_path.glob("corpus-*")
+    assert path.name == f"corpus-{corpus_digest(tokenizer, TOKENS)}.npy"
+    assert np.array_equal(text, encode_corpus(tokenizer, TOKENS, seed=0))
+    monkeypatch.setattr(rebuild, "encode_corpus", lambda *args: pytest.fail("it is there already"))
+    assert np.array_equal(cached_corpus(tokenizer, tmp_path, TOKENS), text)
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:50], lambda data: data[:-1],
+                                    lambda data: b"no array at all" * 400])
+def test_a_broken_corpus_is_written_anew(tokenizer, tmp_path, text, damage):
+    [path] = tmp_path.glob("corpus-*")
+    expected = np.array(text)
+    path.write_bytes(damage(path.read_bytes()))
+    assert np.array_equal(cached_corpus(tokenizer, tmp_path, TOKENS), expected)
+    assert np.array_equal(np.load(path), expected)
+
+
+def test_a_kill_while_the_corpus_is_written_leaves_no_corpus(tokenizer, tmp_path, monkeypatch):
+    def fail(file, array):
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(np, "save", fail)
+        cached_corpus(tokenizer, tmp_path, TOKENS)
+    assert list(tmp_path.glob("*.npy")) == []
+    assert len(cached_corpus(tokenizer, tmp_path, TOKENS)) >= TOKENS
+
+
+def test_the_corpus_has_the_name_of_all_that_it_is_made_from(tokenizer, tmp_path, monkeypatch):
+    package = tmp_path / "package"
+    (package / "data").mkdir(parents=True)
+    files = {package / "__init__.py": "a", package / "data" / "stories.toml": "b"}
+    for path, content in files.items():
+        path.write_text(content)
+    monkeypatch.setattr(rebuild, "files", lambda module: package)
+    names = [corpus_digest(tokenizer, TOKENS), corpus_digest(tokenizer, TOKENS + 1)]
+    assert corpus_digest(tokenizer, TOKENS) == names[0]
+    for path, content in files.items():
+        path.write_text(content + "!")
+        names.append(corpus_digest(tokenizer, TOKENS))
+    (package / "data" / "more.toml").write_text("")
+    names.append(corpus_digest(tokenizer, TOKENS))
+    monkeypatch.setattr(rebuild, "TRAIN_SEED", 7)
+    names.append(corpus_digest(tokenizer, TOKENS))
+    monkeypatch.setattr(tokenizer, "mergeable_ranks", dict(list(tokenizer.mergeable_ranks.items())[:-1]))
+    names.append(corpus_digest(tokenizer, TOKENS))
+    assert len(set(names)) == len(names)
+
+
+def test_the_data_files_of_the_course_count(tokenizer, monkeypatch):
+    read = []
+    monkeypatch.setattr(rebuild.hashlib, "sha256", record(read, rebuild.hashlib.sha256))
+    corpus_digest(tokenizer, TOKENS)
+    data = (rebuild.Path(rebuild.corpus.__file__).parent / "data" / "stories.toml").read_bytes()
+    code = rebuild.Path(rebuild.corpus.__file__).read_bytes()
+    assert data in read and code in read
+
+
+def record(read, function):
+    def recording(data=b""):
+        read.append(data)
+        return function(data)
+
+    return recording
+
+
+class Cut(Exception):
+    """The run is killed."""
+
+
+@pytest.fixture
+def run(monkeypatch, tokenizer, text, tmp_path):
+    """Train the tiny model; a number is the step at whose save the run is killed."""
+    monkeypatch.setattr(rebuild, "RECIPES", {"pocket": Recipe(TINY, SHORT)})
+    batches = Batches(text, tokenizer.special_tokens["<|endoftext|>"], seed=0)
+    original = rebuild.append_log
+
+    def start(kill=None, log_every=1):
+        def on_log(path, entry):
+            original(path, entry)
+            if entry["step"] == kill:
+                with path.open("a") as file:
+                    file.write('{"step": 2')
+                raise Cut
+
+        monkeypatch.setattr(rebuild, "append_log", on_log)
+        monkeypatch.setattr(rebuild, "train", lambda *args, **kw: train(*args, log_every=log_every, **kw))
+        make_model("pocket", tokenizer, (batches, batches), SHORT, tmp_path, tmp_path / "out",
+                   device=torch.device("cpu"), compiled=False)
+
+    train = rebuild.train
+    return start
+
+
+def steps(path):
+    return [json.loads(line)["step"] for line in path.read_text().splitlines()]
+
+
+def test_after_kills_every_step_is_in_the_log_once(run, tmp_path):
+    for kill in (7, 17, 25):  # the first before anything was saved; saved at 10 and 20
+        with pytest.raises(Cut):
+            run(kill)
+    run()
+    log = tmp_path / "out" / "training_log.jsonl"
+    assert steps(log) == list(range(1, 41))
+    assert [json.loads(line)["tokens"] for line in log.read_text().splitlines()] == [8 * n for n in range(1, 41)]
+    facts = json.loads((tmp_path / "out" / "training.json").read_text())
+    assert facts["last"]["step"] == facts["config"]["steps"] == 40
+    run()  # what is done stays done
+    assert steps(log) == list(range(1, 41))
+
+
+def test_a_log_is_cut_to_a_step_and_to_whole_lines(tmp_path):
+    log = tmp_path / "run.jsonl"
+    cut_log(log, 3)
+    assert not log.exists()
+    log.write_text('{"step": 1}\n{"step": 3}\n{"step": 4}\n{"st')
+    cut_log(log, 3)
+    assert log.read_text() == '{"step": 1}\n{"step": 3}\n'
+    assert [entry_step(line) for line in ("", "7", "{}", '{"step": 2}')] == [float("inf")] * 3 + [2]
+
+
+def test_the_command_starts_anew_when_told_to(monkeypatch, tmp_path):
+    for path in run_files(tmp_path, "pocket-draft") + run_files(tmp_path, "pocket"):
+        path.write_text("old")
+    seen = []
+    monkeypatch.setattr(command, "train_tokenizer", lambda: None)
+    monkeypatch.setattr(command, "corpus_batches", lambda *args: None)
+    monkeypatch.setattr(command, "make_model", lambda name, tokenizer, batches, config, *args, **kw: seen.append(
+        (name, config.steps, [path.exists() for path in run_files(tmp_path, name)])))
+    command.main(["--work", str(tmp_path), "--only", "pocket-draft"])
+    command.main(["--work", str(tmp_path), "--only", "pocket-draft", "--restart", "--steps", "7"])
+    recipe = command.RECIPES["pocket-draft"].config.steps
+    assert seen == [("pocket-draft", recipe, [True, True]), ("pocket-draft", 7, [False, False])]
+    assert all(path.exists() for path in run_files(tmp_path, "pocket"))
