@@ -19,20 +19,18 @@ from torch.overrides import TorchFunctionMode
 from course_lib.config import ModelConfig
 from course_lib.device import device as choose_device
 from course_lib.few_rows import speed_up_few_rows
-from course_lib.hf_config import config_from_hf, config_to_hf, read_config, read_ids, read_json
+from course_lib.hf_config import config_to_hf, read_config, read_ids, read_json
 from course_lib.hf_tokenizer import read_tokenizer, tokenizer_to_hf
 from course_lib.model import CausalLM
 from course_lib.tokenizer import Tokenizer
 from course_lib.weights import check_sizes, load_weights, require_file, write_weights
-
-__all__ = ["MODELS", "SHIPPED", "LanguageModel", "NoInitialWeights", "config_from_hf", "config_to_hf", "find_folder",
-           "load", "load_weights", "require_file", "save"]
 
 MODELS = Path(__file__).parent / "models"
 SHIPPED = ("pocket", "pocket-draft")
 # Files of an old checkpoint that a new one neither replaces nor needs.
 STALE = ("model*.safetensors", "model.safetensors.index.json", "chat_template.jinja", "special_tokens_map.json",
          "added_tokens.json", "vocab.json", "merges.txt")
+
 
 @dataclass(frozen=True, repr=False)
 class LanguageModel:

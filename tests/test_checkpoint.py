@@ -21,14 +21,13 @@ from course_lib.checkpoint import (
     LanguageModel,
     NoInitialWeights,
     beside,
-    config_from_hf,
-    config_to_hf,
     load,
     save,
 )
 from course_lib.config import ModelConfig, RopeScaling
 from course_lib.device import available_devices, device
 from course_lib.few_rows import speed_up_few_rows
+from course_lib.hf_config import config_from_hf, config_to_hf
 from course_lib.layers import rope_tables
 from course_lib.model import CausalLM
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe

@@ -6,7 +6,8 @@ import transformers
 from tiny_checkpoints import CONFIGS, make_model, make_tokenizer, write_tokenizer
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-from course_lib.checkpoint import config_from_hf, load
+from course_lib.checkpoint import load
+from course_lib.hf_config import config_from_hf
 from course_lib.kv_cache import DynamicCache, StaticCache
 from course_lib.layers import apply_rope, rope_tables
 

@@ -18,11 +18,12 @@ import torch
 from packaging.requirements import Requirement
 
 from course_lib import threads
-from course_lib.checkpoint import MODELS, SHIPPED, find_folder, load, require_file
+from course_lib.checkpoint import MODELS, SHIPPED, find_folder, load
 from course_lib.command_line import Parser
 from course_lib.config import SamplingParams
 from course_lib.device import device
 from course_lib.generate import stream
+from course_lib.weights import require_file
 
 DISTRIBUTION = "course-lib"
 INSTALL = "run: python -m pip install -c constraints.txt -e '.[test]'"

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from course_lib.checkpoint import MODELS, config_from_hf
+from course_lib.checkpoint import MODELS
 from course_lib.config import require
 from course_lib.costs import parameter_count
+from course_lib.hf_config import config_from_hf
 from course_lib.hf_tokenizer import read_json
 from course_lib.training.guidance import GUIDED_HEADS
 

@@ -8,9 +8,10 @@ from test_model import SHAPE, make_model
 from tiny_checkpoints import make_model as make_reference
 
 from course_lib.analysis.compare_layers import Gap, compare_layers, gap
-from course_lib.checkpoint import config_from_hf, load_weights
 from course_lib.config import ModelConfig
+from course_lib.hf_config import config_from_hf
 from course_lib.model import CausalLM, DecoderLayer
+from course_lib.weights import load_weights
 
 IDS = torch.randint(0, 37, (2, 9), generator=torch.Generator().manual_seed(1))
 
