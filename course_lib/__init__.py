@@ -8,6 +8,7 @@
 from course_lib import threads
 
 threads.set_defaults()  # before the first import of torch, which this call keeps isort from moving up
+threads.limit_threads()  # after it
 
 from course_lib.checkpoint import LanguageModel, load, save
 from course_lib.config import ModelConfig, SamplingParams

@@ -1,9 +1,11 @@
 """How many threads PyTorch uses on a CPU, and how long they spin when they wait for each other.
 
 The threads of GNU OpenMP, which PyTorch for Linux brings, wait by spinning, each on a core of its own. Where
-another process needs that core, every wait costs a turn of the scheduler, and decoding becomes ten times
-slower or worse. A short spin is nearly as fast on a quiet machine and much faster on a busy one. OpenMP
-reads its settings from the environment once, when PyTorch is imported, so `set_defaults` comes before that.
+another process needs that core, every wait costs a turn of the scheduler, and decoding becomes four times
+slower or worse. So one core is left to others (a browser, the notebook's server, a neighbour), which costs
+a small model little: its steps are too short to be shared out well. Where several neighbours are busy, a
+bounded spin limits the loss. OpenMP reads its settings from the environment once, when PyTorch is imported,
+so `set_defaults` comes before that and `limit_threads` after it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 
 SPIN = 3000  # turns of the waiting loop before a thread goes to sleep; OpenMP's own default is endless or nearly so
@@ -19,22 +21,26 @@ CHOICES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # a reader who has set one of t
 CGROUPS, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
-def set_defaults(environ: MutableMapping[str, str] = os.environ, *, loaded: bool | None = None,
-                 threads: int | None = None) -> None:
-    """Bound the spinning, and the threads by the cores that this process may use, unless the reader has set either.
+def set_defaults(environ: MutableMapping[str, str] = os.environ, *, loaded: bool | None = None) -> None:
+    """Bound the spinning, unless the reader has chosen how threads wait.
 
     Args:
         environ: changed in place.
         loaded: whether OpenMP has read its settings already, so that nothing is of use; None: look.
-        threads: None: `thread_limit()`.
     """
-    if openmp_is_loaded() if loaded is None else loaded:
-        return
-    if not is_chosen(environ):
+    if not (openmp_is_loaded() if loaded is None else loaded) and not is_chosen(environ):
         environ["GOMP_SPINCOUNT"] = str(SPIN)
-    limit = thread_limit() if threads is None else threads
-    if limit < (os.cpu_count() or 1) and not environ.get("OMP_NUM_THREADS"):
-        environ["OMP_NUM_THREADS"] = str(limit)  # else PyTorch chooses, which knows of hyperthreads
+
+
+def limit_threads(environ: Mapping[str, str] = os.environ) -> None:
+    """Let PyTorch use at most `thread_limit()` threads, unless the reader has set OMP_NUM_THREADS.
+
+    PyTorch's own choice, which knows of hyperthreads, is only ever lowered.
+    """
+    import torch  # not above: OpenMP would have read its settings before `set_defaults`
+
+    if not environ.get("OMP_NUM_THREADS"):
+        torch.set_num_threads(min(torch.get_num_threads(), thread_limit()))
 
 
 def is_chosen(environ: MutableMapping[str, str] = os.environ) -> bool:
@@ -48,7 +54,12 @@ def openmp_is_loaded(maps: Path = Path("/proc/self/maps")) -> bool:
 
 
 def thread_limit() -> int:
-    """The cores that this process may use: by its affinity, and by the CPU quota of its container, rounded up."""
+    """All but one of the `usable_cores`, and at least one."""
+    return max(1, usable_cores() - 1)
+
+
+def usable_cores() -> int:
+    """The cores that this process may use, by its affinity and by the CPU quota of its container, rounded up."""
     cores, quota = available_cores(), cpu_quota()
     return cores if quota is None else max(1, min(cores, math.ceil(quota)))
 

@@ -1,5 +1,6 @@
-"""Threads that wait: bounded spinning, a container's quota, and that a reader's own setting wins."""
+"""Threads: one core left to others, bounded spinning, a container's quota, and that a reader's own setting wins."""
 
+import functools
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ import yaml
 
 from course_lib import threads
 from course_lib.classroom import doctor
-from course_lib.threads import SPIN, cpu_quota, openmp_is_loaded, set_defaults
+from course_lib.threads import SPIN, cpu_quota, limit_threads, openmp_is_loaded, set_defaults
 
 ROOT = Path(__file__).parents[1]
 SHOW = "import os; print({name: os.environ.get(name) for name in ('GOMP_SPINCOUNT', 'OMP_WAIT_POLICY')})"
@@ -21,7 +22,7 @@ SHOW = "import os; print({name: os.environ.get(name) for name in ('GOMP_SPINCOUN
 
 def environ(before, **options):
     changed = dict(before)
-    set_defaults(changed, **{"loaded": False, "threads": os.cpu_count()} | options)
+    set_defaults(changed, **{"loaded": False} | options)
     return changed
 
 
@@ -36,19 +37,25 @@ def test_spinning_is_bounded_unless_the_reader_has_chosen(before, after):
     assert environ(before, loaded=True) == before, "too late to be of use"
 
 
-def test_threads_are_limited_unless_the_reader_has_chosen(monkeypatch):
-    monkeypatch.setattr(threads.os, "cpu_count", lambda: 8)
-    assert environ({}, threads=3)["OMP_NUM_THREADS"] == "3"
-    assert environ({"OMP_NUM_THREADS": "5"}, threads=3)["OMP_NUM_THREADS"] == "5"
-    assert "OMP_NUM_THREADS" not in environ({}, threads=8), "no limit: PyTorch knows its cores better"
-    assert environ({}, threads=3, loaded=True) == {}
+@pytest.mark.parametrize("chosen_by_torch, limit, environ, expected", [
+    (8, 3, {}, 3), (2, 3, {}, 2),  # only ever lowered: PyTorch knows of hyperthreads
+    (8, 3, {"OMP_NUM_THREADS": "8"}, 8), (8, 3, {"OMP_NUM_THREADS": ""}, 3),
+])
+def test_threads_are_limited_unless_the_reader_has_chosen(monkeypatch, chosen_by_torch, limit, environ, expected):
+    chosen = []
+    monkeypatch.setattr(threads, "thread_limit", lambda: limit)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: chosen_by_torch)
+    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
+    limit_threads(environ)
+    assert [chosen_by_torch, *chosen][-1] == expected
 
 
-@pytest.mark.parametrize("cores, quota, expected", [(8, None, 8), (8, 2.0, 2), (8, 2.5, 3), (2, 6.0, 2), (8, 0.3, 1)])
-def test_the_limit_is_the_smaller_of_affinity_and_quota(monkeypatch, cores, quota, expected):
+@pytest.mark.parametrize("cores, quota, usable", [(8, None, 8), (8, 2.0, 2), (8, 2.5, 3), (2, 6.0, 2), (8, 0.3, 1)])
+def test_one_core_of_affinity_or_quota_is_left_to_others(monkeypatch, cores, quota, usable):
     monkeypatch.setattr(threads, "available_cores", lambda: cores)
     monkeypatch.setattr(threads, "cpu_quota", lambda: quota)
-    assert threads.thread_limit() == expected
+    assert threads.usable_cores() == usable
+    assert threads.thread_limit() == max(1, usable - 1)
 
 
 def write(folder, files):
@@ -86,7 +93,7 @@ def test_the_quota_of_control_groups(tmp_path, membership, files, quota):
 
 def test_without_control_groups_there_is_no_quota(tmp_path):
     assert cpu_quota(tmp_path / "none", tmp_path / "nothing") is None
-    assert threads.available_cores() >= threads.thread_limit() >= 1
+    assert threads.available_cores() >= threads.usable_cores() >= threads.thread_limit() >= 1
 
 
 def test_openmp_is_seen_in_the_libraries_of_the_process(tmp_path, monkeypatch):
@@ -121,24 +128,37 @@ def test_a_readers_own_setting_wins():
     assert own == "12 1\n"
 
 
+def test_importing_the_package_leaves_a_core_even_after_torch():
+    for first in ("course_lib, torch", "torch, course_lib"):
+        assert python(f"import {first}; print(torch.get_num_threads())") == f"{expected_threads()}\n"
+
+
+def expected_threads():
+    """What PyTorch alone would take here, and one less where that is every core."""
+    return min(int(python("import torch; print(torch.get_num_threads())")), threads.thread_limit())
+
+
 LATE = "import torch; from course_lib.classroom.doctor import check_threads; print(*check_threads(), sep='|')"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="GNU OpenMP is PyTorch's on Linux alone")
 def test_the_doctor_sees_that_torch_came_first():
-    cores, waiting, advice = re.fullmatch(r"threads\|(.*); (.*)\|(.*)\n", python(LATE)).groups()
-    assert re.match(rf"\d+ of {os.cpu_count()} cores", cores) and "without bound" in waiting
+    late = functools.partial(python, LATE, OMP_NUM_THREADS="2")
+    cores, waiting, advice = re.fullmatch(r"threads\|(.*); (.*)\|(.*)\n", late()).groups()
+    assert re.match(rf"2 of {os.cpu_count()} cores", cores) and "without bound" in waiting
     assert f"GOMP_SPINCOUNT={SPIN}" in advice and "make lab" in advice
-    assert python(LATE, GOMP_SPINCOUNT=str(SPIN)).endswith(f"they wait as GOMP_SPINCOUNT={SPIN} says|\n")
-    assert python(LATE, OMP_WAIT_POLICY="passive").endswith("they wait as OMP_WAIT_POLICY=passive says|\n")
+    assert late(GOMP_SPINCOUNT=str(SPIN)).endswith(f"they wait as GOMP_SPINCOUNT={SPIN} says|\n")
+    assert late(OMP_WAIT_POLICY="passive").endswith("they wait as OMP_WAIT_POLICY=passive says|\n")
+    alone = python(LATE, OMP_NUM_THREADS="1")
+    assert alone.startswith("threads|1 of ") and "wait" not in alone
 
 
 def test_the_doctor_counts_threads_and_cores(monkeypatch):
     monkeypatch.setattr(doctor.os, "cpu_count", lambda: 64)
     monkeypatch.setattr(threads, "available_cores", lambda: 64)
     monkeypatch.setattr(threads, "cpu_quota", lambda: 3.5)
-    found = doctor.check_threads().found
-    assert found.startswith(f"{torch.get_num_threads()} of 64 cores (4 may be used); ")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert doctor.check_threads().found.startswith("3 of 64 cores (4 may be used)")
 
 
 def test_the_setting_is_the_same_wherever_the_course_is_started():

@@ -66,10 +66,11 @@ def check_device() -> Check:
 
 def check_threads() -> Check:
     """How many threads compute, of how many cores, and whether they wait for each other by endless spinning."""
-    found = f"{torch.get_num_threads()} of {os.cpu_count()} cores"
-    if (limit := threads.thread_limit()) < (os.cpu_count() or 1):
-        found += f" ({limit} may be used)"
-    if sys.platform != "linux":
+    count = torch.get_num_threads()
+    found = f"{count} of {os.cpu_count()} cores"
+    if (usable := threads.usable_cores()) < (os.cpu_count() or 1):
+        found += f" ({usable} may be used)"
+    if sys.platform != "linux" or count == 1:
         return Check("threads", found)
     if not threads.is_chosen():
         return Check("threads", f"{found}; they spin without bound when they wait, which is slow on a busy machine",
