@@ -18,7 +18,7 @@ from course_lib.analysis.trace import trace
 from course_lib.checkpoint import LanguageModel
 from course_lib.config import require
 from course_lib.model import CausalLM
-from course_lib.training.corpus import data
+from course_lib.training.corpus import data, people
 from course_lib.training.corpus.grammar import expand
 
 
@@ -172,12 +172,12 @@ def pronoun_sentences(n: int, seed: int = 0) -> list[PronounSentence]:
     A girl and a boy, in either order; who is meant follows from the pronoun, and is the first and the
     second of the two equally often.
     """
-    table, people, rng = data("pronouns"), data("stories")["characters"], Random(seed)
+    table, names, rng = data("pronouns"), people(), Random(seed)
     sentences = []
     for number in range(n):
         role = ("hero", "friend")[number % 2]  # who is meant
         frame = rng.choice([f for f in table["she_he"] if f"{{{role}.he}}" in f["text"]])
-        girl, boy = rng.choice(people["girls"]), rng.choice(people["boys"])
+        girl, boy = rng.choice(names["girls"]), rng.choice(names["boys"])
         hero, friend = rng.sample([(girl, "she"), (boy, "he")], 2)
         who = {"hero": hero[0], "hero.he": hero[1], "friend": friend[0], "friend.he": friend[1]}
         text = frame["text"].partition(f"{{{role}.he}}")[0] + f"{{{role}.he}}"

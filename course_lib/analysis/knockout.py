@@ -16,7 +16,7 @@ from course_lib.config import require
 from course_lib.generate import encode_prompt
 from course_lib.kv_cache import StaticCache
 from course_lib.training.corpus import Writer, capitals, encyclopedia
-from course_lib.training.evaluate import SEED, user
+from course_lib.training.questions import SEED, user
 
 MAX_TOKENS = {"capitals": 18, "encyclopedia": 40, "copying": 28}
 
@@ -42,7 +42,7 @@ def exam_items(n: int, seed: int = SEED) -> dict[str, list[Item]]:
         items["capitals"].append(Item(country, writer.question("capital", country=country),
                                       lambda answer, right=right: right in answer))
     for entry in writer.rng.sample(encyclopedia(), n):
-        items["encyclopedia"].append(Item(entry.name, writer.question("encyclopedia", ask=entry.ask), entry.is_right))
+        items["encyclopedia"].append(Item(entry.name, writer.encyclopedia_question(entry), entry.is_right))
     for _ in range(n):
         ask, reply = writer.repeat_exchange(())
         right = reply["content"]

@@ -22,7 +22,7 @@ from course_lib.training.train import (
     encode_documents,
 )
 
-KINDS = ("story", "everyday")
+KINDS = ("short_story", "everyday")
 TRAIN_TOKENS, VALIDATION_TOKENS = 1_500_000, 20_000
 FIRST_MODEL = Recipe(
     ModelConfig(vocab_size=VOCAB_SIZE, hidden_size=128, intermediate_size=352, num_hidden_layers=3,
@@ -31,7 +31,7 @@ FIRST_MODEL = Recipe(
 
 
 def simple_documents(seed: int) -> Iterator[str]:
-    """Stories and everyday sentences in turn, without end; each closed by the end-of-text token."""
+    """Short stories and everyday sentences in turn, without end; each closed by the end-of-text token."""
     writer = Writer(seed)
     for kind in cycle(KINDS):
         yield getattr(writer, f"{kind}_document")() + END_OF_TEXT

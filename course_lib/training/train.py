@@ -25,6 +25,7 @@ from course_lib.model import CausalLM
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe
 from course_lib.training.corpus import END_OF_TEXT, documents, training_documents
 from course_lib.training.guidance import Guide
+from course_lib.training.mixed_precision import mixed_precision
 from course_lib.training.resume import Progress, load_resume, run_settings, save_resume
 
 SPECIAL_TOKENS = (END_OF_TEXT, "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>",
@@ -83,7 +84,8 @@ class Recipe(NamedTuple):
 
 
 CORPUS_TOKENS = 20_000_000
-RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=10_000, guided=(100, 1500))),
+RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=7000, sequences=8, length=256, long_every=10,
+                                                guided=(60, 900))),
            "pocket-draft": Recipe(POCKET_DRAFT, TrainConfig(steps=3000, peak_lr=3e-3))}
 
 
@@ -233,7 +235,7 @@ def window(step: int, config: TrainConfig) -> tuple[int, int]:
 def train_step(model: Callable[[Tensor], Tensor], optimizers: list[Optimizer], ids: Tensor, lr: float,
                clip: float) -> Tensor:
     """One step on ids (B, T + 1): forward, backward, clip, update. Returns the loss before it."""
-    with torch.autocast(ids.device.type, torch.bfloat16):
+    with mixed_precision(ids.device.type):
         logits = model(ids[:, :-1])
     loss = next_token_loss(logits, ids)
     update(optimizers, loss, lr, clip)
@@ -243,7 +245,7 @@ def train_step(model: Callable[[Tensor], Tensor], optimizers: list[Optimizer], i
 def guided_step(model: CausalLM, optimizers: list[Optimizer], ids: Tensor, lr: float,
                 config: TrainConfig) -> Tensor:
     """A step whose loss also says where some heads should look. Returns the next-token loss alone."""
-    with Guide(model) as guide, torch.autocast(ids.device.type, torch.bfloat16):
+    with Guide(model) as guide, mixed_precision(ids.device.type):
         logits = model(ids[:, :-1])
     loss = next_token_loss(logits, ids)
     update(optimizers, loss + config.guide_weight * guide.loss(ids[:, :-1]), lr, config.clip)

@@ -13,7 +13,7 @@ from course_lib.config import ModelConfig
 from course_lib.layers import attention_weights, causal_mask
 from course_lib.model import CausalLM
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe
-from course_lib.training.corpus import data
+from course_lib.training.corpus import people as all_people
 
 L, H, HKV, DH = 3, 6, 2, 4
 IDS = torch.tensor([[5, 1, 30, 7, 7, 2, 19], [3, 36, 0, 11, 4, 8, 9]])
@@ -118,7 +118,7 @@ def test_lines_said_twice_hold_different_ids_and_only_words_of_one_token():
 
 
 def test_lines_said_twice_are_what_the_shipped_tokenizer_makes_of_the_text():
-    tokenizer, people = load("pocket").tokenizer, data("stories")["characters"]
+    tokenizer, people = load("pocket").tokenizer, all_people()
     rows = heads.lines_said_twice(tokenizer, people["girls"] + people["boys"], 8, batch_size=4,
                                   generator=torch.Generator().manual_seed(0))
     for row in rows.tolist():
@@ -172,7 +172,7 @@ def test_heads_that_do_not_exist_are_refused(model):
 
 def test_pronoun_sentences_leave_no_doubt_and_no_order_to_guess_by():
     sentences = heads.pronoun_sentences(40)
-    people = data("stories")["characters"]
+    people = all_people()
     firsts = 0
     for text, pronoun, referent, other in sentences:
         assert text.startswith(heads.LEAD) and text.endswith(f" {pronoun}") and "{" not in text

@@ -1,6 +1,7 @@
 """The training text: same seed, same bytes; facts that are sound; wordings that stay out of training."""
 
 import hashlib
+import importlib.resources
 import itertools
 import os
 import re
@@ -16,17 +17,25 @@ from course_lib.training.corpus import (
     TOOLS,
     Writer,
     capitals,
+    continents,
     data,
     documents,
     encyclopedia,
+    held_out_wordings,
     is_held_out,
     main,
+    people,
+    stories,
     training_documents,
 )
-from course_lib.training.corpus.grammar import SLOT, expand
+from course_lib.training.corpus.asking import as_typed, ask, with_slip
+from course_lib.training.corpus.facts import draw
+from course_lib.training.corpus.grammar import SLOT, expand, parse, with_articles
 
-FILES = ("encyclopedia_nature", "encyclopedia_life", "encyclopedia_computing", "capitals", "questions", "tools",
-         "stories", "pronouns", "everyday")
+FILES = ("encyclopedia_nature", "encyclopedia_life", "encyclopedia_computing", "encyclopedia_models", "aliases",
+         "capitals", "questions", "held_out", "tools", "words", "stories", "stories_home", "stories_town",
+         "stories_wild", "stories_tales", "dialogues", "small_talk", "pronouns", "everyday", "everyday_long")
+FREE_TEXT = ("dialogues", "everyday_long", "small_talk", "questions")  # with several lines, or with parts to be joined
 DIGEST = """
 import hashlib, itertools
 from course_lib.training.corpus import documents
@@ -70,8 +79,20 @@ def test_another_seed_gives_another_text():
 def test_data_files_hold_plain_text(name):
     for text in strings(data(name)):
         assert text.isascii(), text
-        assert not re.search(r"[<>|]", SLOT.sub("", text)) or name.startswith("encyclopedia"), text
-        assert text == text.strip(), text
+        assert not re.search(r"<\||[<>]\w", text), text
+        assert text == text.strip() or name in FREE_TEXT, text
+
+
+def test_all_files_are_looked_at():
+    folder = importlib.resources.files("course_lib.training.corpus") / "data"
+    assert {path.name for path in folder.iterdir()} == {f"{name}.toml" for name in FILES}
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name not in ("aliases", "held_out")
+                                  and not name.startswith("encyclopedia")])
+def test_every_template_can_be_parsed(name):
+    for text in strings(data(name)):
+        parse(text)
 
 
 def test_the_encyclopedia_is_sound():
@@ -89,20 +110,79 @@ def test_the_capitals():
     assert capitals()["Australia"] == "Canberra"
 
 
-@pytest.mark.parametrize("topic", ["encyclopedia", "capital", "story", "repeat"])
-def test_held_out_wordings_are_others(topic):
-    table = data("questions")[topic]
-    assert table["held_out"] and not {w.lower() for w in table["train"]} & {w.lower() for w in table["held_out"]}
+def test_the_size_of_the_corpus():
+    assert len(stories()) >= 400 and len({plan.title for plan in stories()}) == len(stories())
+    assert len(data("dialogues")["dialogue"]) >= 150
+    assert len(data("everyday_long")["text"]) >= 50
+    assert len(data("small_talk")["talk"]) >= 60
 
 
-def test_held_out_wordings_do_not_occur_in_training(training_text):
-    questions, tools = data("questions"), data("tools")
-    wordings = [w for table in questions.values() for w in table["held_out"]]
-    wordings += [w for table in tools["calculator"].values() if isinstance(table, dict) for w in table["held_out"]]
-    wordings += tools["dictionary"]["held_out"] + data("everyday")["decline"]["held_out_say"]
-    for wording in wordings:
-        pattern = "user\n" + re.sub(r"\\\{[^}]*\\\}", "[^\n]+", re.escape(wording)) + re.escape("<|im_end|>")
-        assert not re.search(pattern, training_text), wording
+def test_every_country_has_a_continent():
+    assert continents().keys() == capitals().keys()
+    assert {continents()[country] for country in ("Kenya", "Peru", "the Netherlands")} == {
+        "Africa", "South America", "Europe"}
+
+
+def test_another_name_means_one_thing():
+    names = [name for entry in encyclopedia() for name in {name.lower() for name in (entry.name, *entry.also)}]
+    assert len(names) == len(set(names))
+    known = {entry.name for entry in encyclopedia()}
+    assert data("aliases")["also"].keys() <= known
+    assert {*data("aliases")["how"]["works"], *data("aliases")["how"]["for"]} <= known
+
+
+def test_every_held_out_wording_has_its_slots():
+    slots = {"encyclopedia": {"ask", "name"}, "capital": {"country"}, "dictionary": {"word"}, "repeat": {"text"}}
+    for topic, names in slots.items():
+        for wordings in data("held_out")[topic].values():
+            for wording in wordings:
+                assert len(SLOT.findall(wording)) == 1 and SLOT.search(wording)[2] in names, wording
+
+
+def heard(text):
+    """The letters of a text, for comparison."""
+    return re.sub(r"[^\w=]|_", "", text.lower())
+
+
+@pytest.mark.parametrize("topic, wordings", [
+    *((topic, name) for topic in ("encyclopedia", "capital", "story", "repeat") for name in data("held_out")[topic]),
+    *(("calculator", operation) for operation in data("held_out")["calculator"]), ("dictionary", "wordings")])
+def test_held_out_wordings_do_not_occur_in_training(topic, wordings):
+    train = {"wordings": "train"}.get(wordings, wordings)
+    tables = data("tools") | data("questions")
+    templates = tables[topic][train]
+    templates = templates["train"] if topic == "calculator" else templates
+    names = {name for template in templates for _, name, _ in SLOT.findall(template)} | {"ask", "name"}
+    slots = {name: "7" for name in names}
+    held_out = held_out_wordings(topic, wordings)
+    forbidden = {heard(SLOT.sub("7", wording)) for wording in held_out}
+    assert forbidden
+    rng = Random(0)
+    for template in templates * 30:
+        if len({heard(expand(template, slots, Random(seed))) for seed in range(20)} - forbidden):
+            assert heard(ask(rng, [template], held_out, **slots)) not in forbidden
+
+
+def test_a_wording_that_is_held_out_is_drawn_again():
+    wordings, held_out = ["What is {name}?", "so, what is [it|this]: {name}"], ["what is {ask}", "So what is it {x}"]
+    drawn = {ask(Random(seed), wordings, held_out, name="rain") for seed in range(40)}
+    assert drawn == {"so, what is this: rain"}
+
+
+def test_the_way_people_type_leaves_what_was_asked_for():
+    typed = {as_typed("What is the capital of Kenya?", Random(seed), keep="Kenya") for seed in range(500)}
+    assert len(typed) > 60 and all("kenya" in text.lower() for text in typed)
+    assert {"what is the capital of kenya", "What is the capital of Kenya?"} <= typed
+    assert as_typed("What is DNA?", Random(0), habits=0) == "What is DNA?"
+
+
+def test_a_slip_changes_one_word_a_little():
+    for seed in range(200):
+        slipped = with_slip("Please explain the kitchen clock", Random(seed), keep="kitchen")
+        changed = [(a, b) for a, b in zip("Please explain the kitchen clock".split(), slipped.split()) if a != b]
+        assert len(changed) <= 1 and all(abs(len(a) - len(b)) <= 1 and a[0] == b[0] for a, b in changed)
+        assert "kitchen" in slipped and "the" in slipped
+    assert with_slip("a b c", Random(0)) == "a b c"
 
 
 def test_held_out_operands_and_words_do_not_occur_in_calls(training_text):
@@ -133,18 +213,55 @@ def test_results_of_the_calculator_are_right(training_text):
 
 
 def test_no_name_has_two_genders():
-    table = data("stories")["characters"]
-    animals = [animal["name"] for animal in table["animals"]]
-    assert len({*table["girls"], *table["boys"], *animals}) == len(table["girls"]) + len(table["boys"]) + len(animals)
+    table = people()
+    names = [*table["girls"], *table["boys"], *table["women"], *table["men"], *(a["name"] for a in table["animals"])]
+    assert len(names) == len(set(names))
 
 
-def test_pronouns_of_the_variables_agree():
-    forms = {("he", "him", "his"), ("she", "her", "her"), ("it", "it", "its")}
+@pytest.mark.parametrize("cast, kinds", [("child", {"girl", "boy"}), ("adult", {"woman", "man"}), ("animal", None)])
+def test_the_characters_are_three_and_their_pronouns_agree(cast, kinds):
+    forms = {("he", "him", "his", "himself"), ("she", "her", "her", "herself"), ("it", "it", "its", "itself")}
     writer = Writer(0)
-    for _ in range(200):
-        who = writer.characters()
-        assert who["hero"] != who["friend"]
-        assert {tuple(who[f"{role}.{form}"] for form in ("he", "him", "his")) for role in ("hero", "friend")} <= forms
+    for _ in range(100):
+        who = writer.characters(cast)
+        assert len({who["hero"], who["friend"], who["other"]}) == 3
+        for role in ("hero", "friend", "other"):
+            assert tuple(who[f"{role}.{part}"] for part in ("he", "him", "his", "self")) in forms
+            assert kinds is None or who[f"{role}.kind"] in kinds
+
+
+@pytest.mark.parametrize("file", ["stories_home", "stories_town", "stories_wild", "stories_tales"])
+def test_every_story_can_be_written_and_is_about_what_it_says(file):
+    writer, titles = Writer(5), {story["title"] for story in data(file)["story"]}
+    for plan in stories():
+        if plan.title in titles:
+            text, about = writer.story(plan)
+            assert about and len(text.split()) > 20 and not re.search(r"[{}\[\]|]", text + about), plan.title
+
+
+def test_plots_that_are_held_out_do_not_occur():
+    unseen = [plan for plan in stories() if is_held_out(plan.title)]
+    assert len(unseen) >= 30
+    rng, known = Random(3), {plan.title for plan in stories()} - {plan.title for plan in unseen}
+    drawn = {held_out: {draw(rng, lambda: rng.choice(stories()), held_out, lambda plan: plan.title).title
+                        for _ in range(100)} for held_out in (False, True)}
+    assert drawn[False] <= known and not drawn[True] & known
+
+
+def test_a_dialogue_remembers():
+    writer = Writer(4)
+    town = next(turns for turns in iter(writer.dialogue, None) if "You live in" in turns[-1])
+    place = re.search(r"You live in ([\w' -]+?)[,.]", town[-1])[1]
+    assert place.lower() in town[0].lower()
+
+
+def test_every_dialogue_has_its_turns():
+    writer = Writer(6)
+    for table in data("dialogues")["dialogue"]:
+        assert len(table["turns"]) % 2 == 0, table["title"]
+    for _ in range(300):
+        turns = writer.dialogue()
+        assert len(turns) % 2 == 0 and all(turns) and not [t for t in turns if re.search(r"[{}|\x1e]", t)]
 
 
 @pytest.mark.parametrize("held_out", [False, True])
@@ -158,6 +275,7 @@ def test_every_kind_of_text_can_be_written_and_leaves_no_slot(held_out):
                 assert messages[0]["role"] == "user" and messages[-1]["role"] == "assistant"
                 texts += [message["content"] for message in messages]
         assert not [text for text in texts if SLOT.search(text)]
+        assert all(texts[: len(DOCUMENT_WEIGHTS)])
 
 
 def test_a_missing_tool_is_not_called():
@@ -183,24 +301,29 @@ def test_the_command_prints_documents(capsys):
     assert capsys.readouterr().out == "\n".join(itertools.islice(documents(5), 2)) + "\n"
 
 
-@pytest.mark.parametrize("name, roots", [("stories", ("skeletons", "child_skeletons")), ("pronouns", ("it", "she_he")),
-                                         ("everyday", ("decline",))])
+ROOTS = {"stories": ("skeletons", "child_skeletons"), "pronouns": ("it", "she_he"), "everyday": ("decline",),
+         "dialogues": ("dialogue",), "small_talk": ("talk",), "everyday_long": ("text",)}
+ROOTS |= {f"stories_{name}": ("story",) for name in ("home", "town", "wild", "tales")}
+
+
+@pytest.mark.parametrize("name, roots", ROOTS.items())
 def test_every_rule_is_reached_and_every_slot_has_one(name, roots):
     table = data(name)
-    rules, reached = table["rules"], set()
+    own, reached = table.get("rules", {}), set()
+    rules = own if name in ("stories", "pronouns", "everyday") else data("words")["rules"] | own
     todo = [text for root in roots for text in strings(table[root])]
     while todo:
         for rule in {rule for _, rule, _ in SLOT.findall(todo.pop())} - reached:
             reached.add(rule)
             todo += rules.get(rule, ())
     variables = set(Writer(0).characters())
-    assert rules.keys() - reached == set(), "rules that nothing uses"
+    assert own.keys() - reached == set(), "rules that nothing uses"
     assert reached - rules.keys() - variables == set(), "slots without a rule"
 
 
-def test_every_fourth_training_document_is_a_drill_and_the_others_are_the_text():
-    mixed = list(itertools.islice(training_documents(3), 52))
-    assert [text for number, text in enumerate(mixed, 1) if number % 4] == list(itertools.islice(documents(3), 39))
+def test_every_fifth_training_document_is_a_drill_and_the_others_are_the_text():
+    mixed = list(itertools.islice(training_documents(3), 50))
+    assert [text for number, text in enumerate(mixed, 1) if number % 5] == list(itertools.islice(documents(3), 40))
 
 
 def test_a_drill_repeats_its_row():
@@ -214,3 +337,26 @@ def test_a_drill_repeats_its_row():
         said = [words[: len(words) // n] * n for n in range(2, 6) if len(words) // n <= 8]
         assert words in said or words == [word for word in words[::2] for _ in "ab"], drill
     assert any('"' in drill and ", " in drill for drill in drills)  # set in different ways
+
+
+def test_choices_may_be_nested_and_hold_slots():
+    drawn = {expand("[the {pet:1} and {pet:1}|a [red|blue] hen]", {"pet": ["cat", "dog"]}, Random(seed))
+             for seed in range(60)}
+    assert drawn == {"the cat and cat", "the dog and dog", "a red hen", "a blue hen"}
+
+
+@pytest.mark.parametrize("template", ["[a|b", "a]", "[a|[b]", "a]b["])
+def test_brackets_that_do_not_match_are_an_error(template):
+    with pytest.raises(ValueError, match="bracket"):
+        expand(template, {}, Random(0))
+
+
+@pytest.mark.parametrize("text, right", [
+    ("a owl", "an owl"), ("an cat", "a cat"), ("A old man", "An old man"), ("a hour", "an hour"),
+    ("a unicorn", "a unicorn"),     ("an one-way ticket", "a one-way ticket"), ("a European", "a European"),
+    ("a unusual day", "an unusual day"),
+    ("the letter a is", "the letter a is"), ("a useful umbrella", "a useful umbrella"),
+    ("Banana apple", "Banana apple"),
+])
+def test_articles_follow_the_sound(text, right):
+    assert with_articles(text) == right

@@ -1,0 +1,393 @@
+"""Writes the documents and conversations of the corpus from a seed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from operator import add, floordiv, mul, sub
+from random import Random
+from typing import Any, NamedTuple
+
+from course_lib.chat_template import POCKET_CHAT_TEMPLATE, render_chat
+from course_lib.training.corpus.asking import as_typed, ask, with_slip
+from course_lib.training.corpus.facts import (
+    Entry,
+    Story,
+    capitals,
+    continents,
+    data,
+    draw,
+    encyclopedia,
+    people,
+    short_stories,
+    stories,
+)
+from course_lib.training.corpus.grammar import expand, with_articles
+
+END_OF_TEXT = "<|endoftext|>"
+Messages = list[dict[str, Any]]
+
+# How often each kind of document and each kind of exchange in a conversation is drawn.
+DOCUMENT_WEIGHTS = {"conversation": 50, "story": 13, "encyclopedia": 8, "pronoun": 10, "dialogue": 5, "capital": 3,
+                    "everyday": 3, "long": 3}
+EXCHANGE_WEIGHTS = {"encyclopedia": 32, "capital": 12, "country": 3, "calculator": 17, "dictionary": 11, "pronoun": 8,
+                    "repeat": 4, "story": 6, "small_talk": 6, "decline": 4, "unknown": 2}
+OPERATIONS = {"add": add, "subtract": sub, "multiply": mul, "divide": floordiv}
+TOOLSETS = {("calculator", "dictionary"): 6, ("calculator",): 1, ("dictionary",): 1, (): 2}
+BETWEEN_TURNS = "\x1e"  # a turn may have several lines
+FORMS = {"he": ("him", "his", "himself"), "she": ("her", "her", "herself"), "it": ("it", "its", "itself")}
+
+
+def tool_schema(name: str, description: str, argument: str) -> dict[str, Any]:
+    """A function with one string argument, as OpenAI's and Hugging Face's `tools` describe it."""
+    parameters = {"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]}
+    return {"type": "function",
+            "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+TOOLS = {
+    "calculator": tool_schema("calculator", "Work out an arithmetic expression.", "expression"),
+    "dictionary": tool_schema("dictionary", "Look up what a word means.", "word"),
+}
+
+
+class Pronoun(NamedTuple):
+    """A sentence with a pronoun, a question about it, and the answer."""
+
+    text: str
+    ask: str
+    answer: str
+
+
+class Writer:
+    """Writes one document after another from a seed.
+
+    Args:
+        seed: of the one random generator behind every choice.
+        held_out: ask with the wordings, plots, operands, words and sentences that training never shows.
+    """
+
+    def __init__(self, seed: int, *, held_out: bool = False) -> None:
+        self.rng = Random(seed)
+        self.held_out = held_out
+
+    def pick(self, weights: Mapping[Any, int]) -> Any:
+        """A key of `weights`, as often as its weight says."""
+        return self.rng.choices(list(weights), list(weights.values()))[0]
+
+    def document(self) -> str:
+        """A document of a random kind, closed by the end-of-text token."""
+        kind = self.pick(DOCUMENT_WEIGHTS)
+        return getattr(self, f"{kind}_document")() + END_OF_TEXT
+
+    def fill(self, template: str, **variables: str) -> str:
+        """The template with the variables in their slots."""
+        return expand(template, variables, self.rng)
+
+    # Plain prose
+
+    def characters(self, cast: str = "any") -> dict[str, str]:
+        """Three characters with their pronouns, as variables for the grammar: hero.he, friend.him, other.kind, ...
+
+        Args:
+            cast: child, adult, animal, or any: one of the three, children most often.
+        """
+        cast = self.pick({"child": 5, "animal": 3, "adult": 1}) if cast == "any" else cast
+        names = people()
+        if cast == "animal":
+            chosen = self.rng.sample(names["animals"], 3)
+        else:
+            kinds = {"girl": "girls", "boy": "boys"} if cast == "child" else {"woman": "women", "man": "men"}
+            everybody = [(name, kind) for kind, table in kinds.items() for name in names[table]]
+            chosen = [{"name": name, "kind": kind, "he": "she" if kind in ("girl", "woman") else "he"}
+                      for name, kind in self.rng.sample(everybody, 3)]
+        variables = {}
+        for role, person in zip(("hero", "friend", "other"), chosen):
+            him, his, itself = FORMS[person["he"]]
+            variables |= {role: person["name"], f"{role}.kind": person["kind"], f"{role}.he": person["he"],
+                          f"{role}.him": him, f"{role}.his": his, f"{role}.self": itself}
+        return variables
+
+    def story(self, plan: Story | None = None) -> tuple[str, str]:
+        """A story, of a plan that training does (or does not) show, and what it is about in a few words."""
+        if plan is None:
+            plan = draw(self.rng, lambda: self.rng.choice(stories()), self.held_out, lambda story: story.title)
+        rules = plan.rules | self.characters(plan.cast)
+        joined = expand(f"{self.rng.choice(plan.about)}\n{plan.text}", rules, self.rng)
+        about, text = with_articles(joined).split("\n", 1)
+        # A quoted sentence whose speaker follows ends in a comma, wherever else its rule is used.
+        return re.sub(r'\." (?=said|called|whispered|answered)', '," ', text), about
+
+    def story_document(self) -> str:
+        """A story by itself."""
+        return self.story()[0]
+
+    def short_story_document(self) -> str:
+        """One of the simpler stories."""
+        return self.story(self.rng.choice(short_stories()))[0]
+
+    def long_document(self) -> str:
+        """An everyday text of some hundred words, whose end can only be told by who remembers its beginning."""
+        table = data("everyday_long")
+        text = self.rng.choice(table["text"])["text"]
+        rules = data("words")["rules"] | table.get("rules", {}) | self.characters("adult")
+        return with_articles(expand(text, rules, self.rng))
+
+    def encyclopedia_document(self) -> str:
+        """A question with its answer in running text, or two explanations in a row."""
+        entry = self.rng.choice(encyclopedia())
+        if self.rng.random() < 0.6:
+            return f"{self.encyclopedia_question(entry)} {self.rng.choice(entry.say)}"
+        return " ".join(self.rng.sample(entry.say, 2))
+
+    def capital_document(self) -> str:
+        """A few sentences on the capitals of countries."""
+        chosen = self.rng.sample(sorted(capitals()), self.rng.randint(2, 5))
+        return " ".join(self.capital_reply("capital", country, "prose") for country in chosen)
+
+    def everyday_document(self) -> str:
+        """A few everyday sentences."""
+        continuations = data("everyday")["continuations"]
+        starts = self.rng.sample(sorted(continuations), self.rng.randint(2, 6))
+        return " ".join(f"{start} {self.pick(continuations[start])}." for start in starts)
+
+    def pronoun_document(self) -> str:
+        """A pronoun, the question what it means, and the answer, in running text."""
+        return " ".join(self.pronoun())
+
+    def pronoun(self) -> Pronoun:
+        """A sentence whose pronoun means one of two things, and a question that asks which."""
+        table = data("pronouns")
+
+        def make() -> Pronoun:
+            kind = self.pick({"it": 2, "she_he": 1})
+            frame, who = self.rng.choice(table[kind]), self.characters("child")
+            while kind == "she_he" and who["hero.he"] == who["friend.he"]:
+                who = self.characters("child")
+            joined = "\n".join((frame["text"], frame["ask"], frame["answer"]))
+            return Pronoun(*expand(joined, table["rules"] | who, self.rng).split("\n"))
+
+        return draw(self.rng, make, self.held_out, lambda item: item.text)
+
+    # Conversations: each exchange returns the messages that it adds
+
+    def conversation_document(self) -> str:
+        """One to three exchanges, in which tools may be on offer."""
+        tools = self.pick(TOOLSETS)
+        kinds = [self.pick(EXCHANGE_WEIGHTS) for _ in range(self.pick({1: 6, 2: 3, 3: 1}))]
+        messages = [m for kind in kinds for m in getattr(self, f"{kind}_exchange")(tools)]
+        return render_chat(POCKET_CHAT_TEMPLATE, messages, tools=[TOOLS[name] for name in tools])
+
+    def dialogue_document(self) -> str:
+        """A conversation in which what the user said earlier counts."""
+        turns = self.dialogue()
+        messages = [{"role": ("user", "assistant")[i % 2], "content": turn} for i, turn in enumerate(turns)]
+        return render_chat(POCKET_CHAT_TEMPLATE, messages)
+
+    def dialogue(self) -> list[str]:
+        """The turns of a conversation, the user's first."""
+        table = data("dialogues")
+        turns = self.rng.choice(table["dialogue"])["turns"]
+        rules = data("words")["rules"] | table["rules"] | self.characters()
+        return with_articles(expand(BETWEEN_TURNS.join(turns), rules, self.rng)).split(BETWEEN_TURNS)
+
+    def question(self, topic: str, wordings: str = "train", *, keep: str = "", **variables: str) -> str:
+        """A question in one of the topic's wordings, as somebody types it; held out: in one that training lacks.
+
+        Args:
+            wordings: a list of the topic in `questions.toml`; `held_out.toml` calls "train" "wordings".
+            keep: a part of the question that is typed without a slip.
+        """
+        return self.worded(data("questions")[topic][wordings], held_out_wordings(topic, wordings), keep, **variables)
+
+    def worded(self, train: Sequence[str], held_out: Sequence[str], keep: str = "", **variables: str) -> str:
+        """A training wording as somebody types it, or a held-out one as it is written."""
+        if self.held_out:
+            return ask(self.rng, held_out, (), **variables)
+        return as_typed(ask(self.rng, train, held_out, **variables), self.rng, keep=keep)
+
+    def encyclopedia_question(self, entry: Entry, wordings: str = "train") -> str:
+        """What is ...? By any of its names, and now and then how it works or what it is for."""
+        if self.held_out:
+            return self.question("encyclopedia", wordings, ask=entry.ask, name=entry.name)
+        if wordings == "train" and self.rng.random() < 0.2:
+            wordings = "works" if entry.works else "for" if entry.useful else "train"
+        name = self.rng.choice(entry.also) if entry.also and self.rng.random() < 0.25 else \
+            entry.name if self.rng.random() < 0.3 else entry.ask
+        if self.rng.random() < 0.03:
+            name = with_slip(name, self.rng)
+        return self.question("encyclopedia", wordings, keep=name, ask=name)
+
+    def encyclopedia_exchange(self, tools: tuple[str, ...]) -> Messages:
+        """What is ...? And now and then: and what is ...?"""
+        entry = self.rng.choice(encyclopedia())
+        messages = exchange(self.encyclopedia_question(entry), self.rng.choice(entry.say))
+        while self.rng.random() < 0.2:
+            entry = self.rng.choice(encyclopedia())
+            messages += exchange(self.encyclopedia_question(entry, "follow_up"), self.rng.choice(entry.say))
+        return messages
+
+    def capital_exchange(self, tools: tuple[str, ...]) -> Messages:
+        """What is the capital of ...? And of ...?"""
+        messages, wordings = [], "train"
+        for country in self.rng.sample(sorted(capitals()), self.pick({1: 6, 2: 3, 3: 1})):
+            messages += exchange(self.capital_question(country, wordings), self.capital_reply("capital", country))
+            wordings = "follow_up"
+        return messages
+
+    def capital_question(self, country: str, wordings: str = "train") -> str:
+        """What is the capital of ...? With or without the country's article."""
+        bare = country.removeprefix("the ") if self.rng.random() < 0.3 else country
+        return self.question("capital", wordings, keep=bare, country=bare)
+
+    def capital_reply(self, topic: str, country: str, reply: str = "reply") -> str:
+        """A sentence that names the capital."""
+        text = self.fill(self.rng.choice(data("questions")[topic][reply]), country=country,
+                         capital=capitals()[country], continent=continents()[country])
+        return text.replace("..", ".")  # after D.C.
+
+    def country_exchange(self, tools: tuple[str, ...]) -> Messages:
+        """Where is this country? Which country is this the capital of?"""
+        country = self.rng.choice(sorted(capitals()))
+        capital = capitals()[country]
+        questions, kind = data("questions")["country"], self.rng.choice(["", "capital_"])
+        wording = self.rng.choice(questions[f"{kind}train"])
+        question = as_typed(self.fill(wording, country=country, capital=capital), self.rng, keep=f"{country} {capital}")
+        return exchange(question, self.capital_reply("country", country, f"{kind}reply"))
+
+    def story_exchange(self, tools: tuple[str, ...]) -> Messages:
+        """Tell me a story, most often about something."""
+        story, about = self.story()
+        if self.rng.random() < 0.25:
+            return exchange(self.question("story", "plain"), story)
+        return exchange(self.question("story", about=about, keep=about), story)
+
+    def pronoun_exchange(self, tools: tuple[str, ...]) -> Messages:
+        """A sentence and who is meant in it."""
+        item = self.pronoun()
+        return exchange(f"{item.text} {item.ask}", item.answer)
+
+    def repeat_exchange(self, tools: tuple[str, ...]) -> Messages:
+        """Say this again: names, numbers and made-up words, which can only be copied."""
+        makers = (self.made_up_word, self.name, lambda: str(self.operand()))
+        text = " ".join(self.rng.choice(makers)() for _ in range(self.rng.randint(2, 6)))
+        wordings = data("questions")["repeat"]["train"]
+        held_out = held_out_wordings("repeat")
+        return exchange(ask(self.rng, *((held_out, ()) if self.held_out else (wordings, held_out)), text=text), text)
+
+    def name(self) -> str:
+        """A child's or an animal's."""
+        return self.characters()["hero"]
+
+    def drill_document(self) -> str:
+        """A row of numbers, names and made-up words, said several times over: practice in copying.
+
+        A word after a space falls into other tokens than the same word after a quotation mark, as which a
+        tool call needs it. So every other drill says each word of a row of made-up words plainly and in
+        quotes, and half of the others set the row in another way each time.
+        """
+        if self.rng.random() < 0.5:
+            words = [self.made_up_word() for _ in range(self.rng.randint(4, 16))]
+            return " ".join(f'{word} "{word}"' for word in words)
+        makers = [lambda: str(self.operand()), self.made_up_word, self.name]
+        if self.rng.random() < 0.6:
+            makers = [self.rng.choice(makers)]
+        row = [self.rng.choice(makers)() for _ in range(self.rng.randint(1, 8))]
+        settings = [" ".join, ", ".join, "\n".join, lambda row: " ".join(f'"{item}"' for item in row)]
+        if self.rng.random() < 0.5:
+            settings = [self.rng.choice(settings)]
+        return "\n".join(self.rng.choice(settings)(row) for _ in range(self.rng.randint(2, 5)))
+
+    def small_talk_exchange(self, tools: tuple[str, ...]) -> Messages:
+        """Hello, thank you, who are you?"""
+        table = data("small_talk")
+        topic = self.rng.choice(table["talk"])
+        rules = data("words")["rules"] | table.get("rules", {}) | self.characters()
+        say, reply = (with_articles(expand(self.rng.choice(topic[part]), rules, self.rng)) for part in ("say", "reply"))
+        return exchange(as_typed(say, self.rng, habits=0.5), reply)
+
+    def decline_exchange(self, tools: tuple[str, ...]) -> Messages:
+        """A question that only an honest "I do not know" answers."""
+        table, rules = data("everyday")["decline"], data("everyday")["rules"]
+        if self.held_out:
+            return exchange(self.rng.choice(held_out_wordings("decline")), self.rng.choice(table["reply"]))
+        question = expand(self.rng.choice(table["say"]), rules, self.rng)
+        return exchange(as_typed(question, self.rng), self.rng.choice(table["reply"]))
+
+    def unknown_exchange(self, tools: tuple[str, ...]) -> Messages:
+        """What is ...? Something that the encyclopedia does not have."""
+        known = {name.lower() for entry in encyclopedia() for name in (entry.name, *entry.also)}
+        thing = self.rng.choice([word for word in data("words")["rules"]["anything"] if word not in known])
+        about = with_articles(f"a {thing}")
+        return exchange(self.question("encyclopedia", ask=about, name=thing, keep=about),
+                        self.fill(self.rng.choice(data("questions")["unknown"]["reply"]), about=about))
+
+    def calculator_exchange(self, tools: tuple[str, ...]) -> Messages:
+        """Arithmetic, through the calculator where there is one."""
+        table = data("tools")["calculator"]
+        operation = self.rng.choice(list(OPERATIONS))
+        a, b = draw(self.rng, lambda: self.operands(operation), self.held_out)
+        wordings = table[operation]["train"], held_out_wordings("calculator", operation)
+        question = self.worded(*wordings, a=str(a), b=str(b))
+        result = OPERATIONS[operation](a, b)
+        reply = table[operation]["reply"].format(a=a, b=b, result=result)
+        if "calculator" in tools:
+            call = {"expression": f"{a} {table[operation]['symbol']} {b}"}
+            return tool_exchange(question, "calculator", call, str(result), reply)
+        easy = operation in ("add", "multiply") and max(a, b) < 10
+        return exchange(question, reply if easy else self.rng.choice(table["without"]))
+
+    def operand(self) -> int:
+        """A number of one to four digits, each length equally likely."""
+        digits = self.rng.randint(1, 4)
+        return self.rng.randrange(10 ** (digits - 1) if digits > 1 else 0, 10**digits)
+
+    def operands(self, operation: str) -> tuple[int, int]:
+        """Two operands; a division is by less than a hundred and comes out even."""
+        if operation != "divide":
+            return self.operand(), self.operand()
+        b = self.rng.randint(1, 9 if self.rng.random() < 0.5 else 99)
+        return b * max(self.operand() // b, 2), b
+
+    def made_up_word(self) -> str:
+        """A word that no dictionary holds, but this corpus's own."""
+        table = data("tools")["dictionary"]
+
+        def make() -> str:
+            parts = ["start", "middle", "join", "end"] if self.rng.random() < 0.8 else \
+                ["start", "middle", "join", "middle", "join", "end"]
+            return "".join(self.rng.choice(table[part]) for part in parts)
+
+        return draw(self.rng, make, self.held_out)
+
+    def dictionary_exchange(self, tools: tuple[str, ...]) -> Messages:
+        """What a made-up word means, through the dictionary where there is one."""
+        table = data("tools")["dictionary"]
+        word = self.made_up_word()
+        question = self.worded(table["train"], held_out_wordings("dictionary"), keep=word, word=word)
+        question = re.sub(word, word, question, flags=re.IGNORECASE)
+        if "dictionary" not in tools:
+            return exchange(question, self.fill(self.rng.choice(table["without"]), word=word))
+        meaning = " ".join(self.rng.choice(table[part]) for part in ("size", "thing", "use"))
+        reply = self.fill(self.rng.choice(table["reply"]), word=word, meaning=meaning)
+        return tool_exchange(question, "dictionary", {"word": word}, meaning, reply)
+
+
+def held_out_wordings(topic: str, wordings: str = "train") -> Sequence[str]:
+    """The wordings of a topic that training never shows, under the name of the list they answer to; () if none."""
+    found = data("held_out").get(topic, {}).get({"train": "wordings"}.get(wordings, wordings), ())
+    return found["wordings"] if isinstance(found, dict) else found
+
+
+def exchange(user: str, assistant: str) -> Messages:
+    """A question and its answer."""
+    return [{"role": "user", "content": user}, {"role": "assistant", "content": assistant}]
+
+
+def tool_exchange(user: str, tool: str, arguments: dict[str, str], result: str, reply: str) -> Messages:
+    """A question, the call, its result, and the answer that uses it."""
+    call = {"type": "function", "function": {"name": tool, "arguments": arguments}}
+    return [{"role": "user", "content": user},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": result},
+            {"role": "assistant", "content": reply}]
