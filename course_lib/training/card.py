@@ -55,7 +55,7 @@ Perplexity, per token:
 {training}
 
 So small a model finds late that what stood before can be copied, which names, operands and tool results ask of it.
-One training document in five is therefore a drill in copying, and in the guided steps a second loss tells five
+One training document in eight is therefore a drill in copying, and in the guided steps a second loss tells five
 attention heads of `pocket` where to look (`course_lib.training.guidance`). Nothing holds them there afterwards.
 
 `make train` rebuilds the tokenizer and both models, then this card; an interrupted run resumes. The corpus is the

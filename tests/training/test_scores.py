@@ -44,7 +44,7 @@ def test_a_name_that_only_the_last_third_has_is_a_newcomer():
 def test_the_stories_that_training_tells_have_few_newcomers():
     writer = Writer(8)
     told = [writer.story()[0] for _ in range(200)]
-    assert sum(not newcomers(text) for text in told) > 0.9 * len(told)
+    assert sum(not newcomers(text) for text in told) > 0.85 * len(told)
 
 
 def test_acceptance_of_the_target_as_its_own_draft_is_one(pocket):

@@ -45,7 +45,7 @@ def documents(seed: int = 0) -> Iterator[str]:
         yield writer.document()
 
 
-def training_documents(seed: int = 0, *, drill_every: int = 5) -> Iterator[str]:
+def training_documents(seed: int = 0, *, drill_every: int = 8) -> Iterator[str]:
     """What the models read: `documents`, and every so-manieth time a drill instead.
 
     A small model discovers late that what stood before can be copied, which names, operands and

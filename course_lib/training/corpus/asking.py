@@ -49,9 +49,9 @@ def as_typed(text: str, rng: Random, *, keep: str = "", habits: float = 1.0) -> 
     """
     if not re.search(r"\w", text):  # somebody types a smile
         return text
-    if rng.random() < 0.12 * habits:
+    if rng.random() < 0.3 * habits:
         text = rng.choice(data("questions")["register"]["before"]) + decapitalized(text, keep)
-    if rng.random() < 0.07 * habits:
+    if rng.random() < 0.2 * habits:
         text = text.rstrip("?.!") + rng.choice(data("questions")["register"]["after"]) + rng.choice(["", "?", "."])
     if rng.random() < 0.07 * habits:
         text = with_slip(text, rng, keep)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 import zlib
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 ENCYCLOPEDIA = ("encyclopedia_nature", "encyclopedia_life", "encyclopedia_computing", "encyclopedia_models")
-STORIES = ("stories_home", "stories_town", "stories_wild", "stories_tales")
+STORIES = ("stories_home", "stories_town", "stories_wild", "stories_tales", "stories_any")
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,12 @@ def stories() -> tuple[Story, ...]:
 def short_stories() -> tuple[Story, ...]:
     """The plans of `stories.toml`: simple stories of five to ten short sentences."""
     return tuple(plan for plan in stories() if plan.about == ("{hero}",))
+
+
+@cache
+def stories_about_anything() -> tuple[Story, ...]:
+    """The plans whose hero may be any word of a list: those about "a {anything:1}", "an old {toy:1}" and the like."""
+    return tuple(plan for plan in stories() if re.fullmatch(r"a (\w+ )?\{\w+:1\}", plan.about[0]))
 
 
 def is_held_out(text: str) -> bool:

@@ -1,6 +1,6 @@
 """A small template grammar: slots that draw from a list, and choices written out on the spot.
 
-    {rule}      one alternative of the list called rule, a new draw each time
+    {rule}      one alternative of the list called rule; in one text, none comes again before all have come
     {rule:1}    drawn once in a text and repeated; {rule:2} differs from it where it can
     {^rule}     the same with a capital first letter
     [a|b|c]     one of these; they may hold slots and further choices, and [very |] is a word that may be missing
@@ -74,7 +74,8 @@ def parse(text: str) -> Template:
 def expand(template: str, rules: Rules, rng: Random) -> str:
     """Fill every slot of `template` and make every choice, and those of what fills it.
 
-    A rule that is a plain string is a variable.
+    A rule that is a plain string is a variable. The alternatives of a list are drawn like cards from a
+    pack, which is complete again when it has been used up.
 
     Raises:
         KeyError: a slot names no rule.
@@ -82,8 +83,11 @@ def expand(template: str, rules: Rules, rng: Random) -> str:
 
     >>> expand("{^pet:1} and {pet:1}[,|,] {pet:2}", {"pet": ["a cat", "a dog"]}, Random(1))
     'A cat and a cat, a dog'
+    >>> expand("{pet}, {pet}; {pet}, {pet}", {"pet": ["a {color} cat", "a dog"], "color": ["red", "blue"]}, Random(1))
+    'a red cat, a dog; a blue cat, a dog'
     """
     chosen: dict[tuple[str, str], str] = {}
+    unused: dict[str, list[str]] = {}
 
     def fill(parts: Template) -> str:
         return "".join(part if isinstance(part, str)
@@ -92,7 +96,11 @@ def expand(template: str, rules: Rules, rng: Random) -> str:
 
     def draw(rule: str) -> str:
         options = rules[rule]
-        text = options if isinstance(options, str) else rng.choice(options)
+        if isinstance(options, str):
+            text = options
+        else:
+            left = unused[rule] = unused.get(rule) or list(options)
+            text = left.pop(rng.randrange(len(left)))
         return fill(parse(text)) if "{" in text or "[" in text else text
 
     def slot(part: Slot) -> str:

@@ -21,6 +21,7 @@ from course_lib.training.corpus.facts import (
     people,
     short_stories,
     stories,
+    stories_about_anything,
 )
 from course_lib.training.corpus.grammar import expand, with_articles
 
@@ -28,10 +29,10 @@ END_OF_TEXT = "<|endoftext|>"
 Messages = list[dict[str, Any]]
 
 # How often each kind of document and each kind of exchange in a conversation is drawn.
-DOCUMENT_WEIGHTS = {"conversation": 50, "story": 13, "encyclopedia": 8, "pronoun": 10, "dialogue": 5, "capital": 3,
-                    "everyday": 3, "long": 3}
-EXCHANGE_WEIGHTS = {"encyclopedia": 32, "capital": 12, "country": 3, "calculator": 17, "dictionary": 11, "pronoun": 8,
-                    "repeat": 4, "story": 6, "small_talk": 6, "decline": 4, "unknown": 2}
+DOCUMENT_WEIGHTS = {"conversation": 64, "story": 6, "encyclopedia": 8, "pronoun": 8, "dialogue": 4, "capital": 3,
+                    "everyday": 3, "long": 1}
+EXCHANGE_WEIGHTS = {"encyclopedia": 32, "capital": 14, "country": 2, "calculator": 16, "dictionary": 11, "pronoun": 8,
+                    "repeat": 2, "story": 8, "small_talk": 11, "decline": 4, "unknown": 1}
 OPERATIONS = {"add": add, "subtract": sub, "multiply": mul, "divide": floordiv}
 TOOLSETS = {("calculator", "dictionary"): 6, ("calculator",): 1, ("dictionary",): 1, (): 2}
 BETWEEN_TURNS = "\x1e"  # a turn may have several lines
@@ -108,15 +109,22 @@ class Writer:
                           f"{role}.him": him, f"{role}.his": his, f"{role}.self": itself}
         return variables
 
-    def story(self, plan: Story | None = None) -> tuple[str, str]:
-        """A story, of a plan that training does (or does not) show, and what it is about in a few words."""
-        if plan is None:
-            plan = draw(self.rng, lambda: self.rng.choice(stories()), self.held_out, lambda story: story.title)
+    def story(self, plan: Story | None = None, about: str | None = None) -> tuple[str, str]:
+        """A story, of a plan that training does (or does not) show, and what it is about in a few words.
+
+        Args:
+            about: one of the plan's; None: any.
+        """
+        plan = plan or self.story_plan(stories())
         rules = plan.rules | self.characters(plan.cast)
-        joined = expand(f"{self.rng.choice(plan.about)}\n{plan.text}", rules, self.rng)
+        joined = expand(f"{about or self.rng.choice(plan.about)}\n{plan.text}", rules, self.rng)
         about, text = with_articles(joined).split("\n", 1)
         # A quoted sentence whose speaker follows ends in a comma, wherever else its rule is used.
         return re.sub(r'\." (?=said|called|whispered|answered)', '," ', text), about
+
+    def story_plan(self, plans: Sequence[Story]) -> Story:
+        """One of the plans that training does (or does not) show."""
+        return draw(self.rng, lambda: self.rng.choice(plans), self.held_out, lambda plan: plan.title)
 
     def story_document(self) -> str:
         """A story by itself."""
@@ -250,16 +258,23 @@ class Writer:
         """Where is this country? Which country is this the capital of?"""
         country = self.rng.choice(sorted(capitals()))
         capital = capitals()[country]
-        questions, kind = data("questions")["country"], self.rng.choice(["", "capital_"])
-        wording = self.rng.choice(questions[f"{kind}train"])
-        question = as_typed(self.fill(wording, country=country, capital=capital), self.rng, keep=f"{country} {capital}")
-        return exchange(question, self.capital_reply("country", country, f"{kind}reply"))
+        kind, asked = self.rng.choice([("", country), ("capital_", capital)])
+        wording = self.rng.choice(data("questions")["country"][f"{kind}train"])
+        question = self.fill(wording, country=country, capital=capital).replace("..", ".")  # after D.C.
+        reply = self.capital_reply("country", country, f"{kind}reply")
+        return exchange(as_typed(question, self.rng, keep=asked), reply)
 
     def story_exchange(self, tools: tuple[str, ...]) -> Messages:
-        """Tell me a story, most often about something."""
-        story, about = self.story()
-        if self.rng.random() < 0.25:
-            return exchange(self.question("story", "plain"), story)
+        """Tell me a story, most often about something that could as well be something else."""
+        if self.rng.random() < 0.2:
+            return exchange(self.question("story", "plain"), self.story()[0])
+        if self.rng.random() < 0.2:
+            story, about = self.story()
+        else:
+            plan = self.story_plan(stories_about_anything())
+            story, about = self.story(plan, plan.about[0])
+        if self.rng.random() < 0.4:
+            story = f"{self.fill(self.rng.choice(data('questions')['story']['opening']), about=about)} {story}"
         return exchange(self.question("story", about=about, keep=about), story)
 
     def pronoun_exchange(self, tools: tuple[str, ...]) -> Messages:
