@@ -84,7 +84,7 @@ class Recipe(NamedTuple):
 
 
 CORPUS_TOKENS = 20_000_000
-RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=7000, sequences=8, length=256, long_every=10,
+RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=6000, sequences=8, length=256, long_every=10,
                                                 peak_lr=4e-3, guided=(60, 900))),
            "pocket-draft": Recipe(POCKET_DRAFT, TrainConfig(steps=3000, peak_lr=3e-3))}
 

@@ -34,7 +34,8 @@ from course_lib.training.corpus.grammar import SLOT, expand, parse, with_article
 
 FILES = ("encyclopedia_nature", "encyclopedia_life", "encyclopedia_computing", "encyclopedia_models", "aliases",
          "capitals", "questions", "held_out", "tools", "words", "stories", "stories_home", "stories_town",
-         "stories_wild", "stories_tales", "stories_any", "dialogues", "small_talk", "pronouns", "everyday", "everyday_long")
+         "stories_wild", "stories_tales", "stories_any", "dialogues", "small_talk", "pronouns", "everyday",
+         "everyday_long")
 FREE_TEXT = ("dialogues", "everyday_long", "small_talk", "questions")  # with several lines, or with parts to be joined
 DIGEST = """
 import hashlib, itertools

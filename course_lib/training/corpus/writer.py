@@ -29,10 +29,11 @@ END_OF_TEXT = "<|endoftext|>"
 Messages = list[dict[str, Any]]
 
 # How often each kind of document and each kind of exchange in a conversation is drawn.
-DOCUMENT_WEIGHTS = {"conversation": 64, "story": 6, "encyclopedia": 8, "pronoun": 8, "dialogue": 4, "capital": 3,
-                    "everyday": 3, "long": 1}
-EXCHANGE_WEIGHTS = {"encyclopedia": 32, "capital": 14, "country": 2, "calculator": 16, "dictionary": 11, "pronoun": 8,
-                    "repeat": 2, "story": 8, "small_talk": 11, "decline": 4, "unknown": 1}
+DOCUMENT_WEIGHTS = {"conversation": 67, "story": 6, "encyclopedia": 8, "pronoun": 6, "dialogue": 4, "capital": 2,
+                    "everyday": 2, "long": 1}
+EXCHANGE_WEIGHTS = {"encyclopedia": 32, "capital": 12, "country": 2, "calculator": 20, "dictionary": 14, "pronoun": 6,
+                    "repeat": 2, "story": 8, "small_talk": 18, "decline": 3, "unknown": 1}
+PLAIN = 10  # so many wordings of a list come first because they are the plainest; people use them most
 OPERATIONS = {"add": add, "subtract": sub, "multiply": mul, "divide": floordiv}
 TOOLSETS = {("calculator", "dictionary"): 6, ("calculator",): 1, ("dictionary",): 1, (): 2}
 BETWEEN_TURNS = "\x1e"  # a turn may have several lines
@@ -212,6 +213,8 @@ class Writer:
         """A training wording as somebody types it, or a held-out one as it is written."""
         if self.held_out:
             return ask(self.rng, held_out, (), **variables)
+        if self.rng.random() < 0.2:
+            train = train[:PLAIN]
         return as_typed(ask(self.rng, train, held_out, **variables), self.rng, keep=keep)
 
     def encyclopedia_question(self, entry: Entry, wordings: str = "train") -> str:
