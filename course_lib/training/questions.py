@@ -12,6 +12,7 @@ from course_lib.training.corpus.asking import ask
 
 SEED = 2
 STORY_TOKENS = 200
+HEADING = re.compile(r"^(?:(?:Here|This) is )?(?:a|the) story (?:about|of) [^.:]*[.:] *", re.IGNORECASE)
 
 
 class Question(NamedTuple):
@@ -87,12 +88,16 @@ def pronoun_questions(writer: Writer) -> Iterator[Question]:
 
 
 def story_questions(writer: Writer) -> Iterator[Question]:
-    """Stories about all kinds of things, without end; right means that the story speaks of what was asked for."""
+    """Stories about all kinds of things, without end; right means that the story itself, and not only a heading that
+    repeats the request, speaks of what was asked for.
+    """
     things = data("words")["rules"]["anything"]
     for family, worded in in_each_wording(writer, "story"):
         thing = writer.rng.choice(things)
         about = writer.fill("[a|the|an old|a little] " + thing)
-        yield Question(user(worded(about=about)), None, names(thing.split()[-1]), STORY_TOKENS, family)
+        in_story = names(thing.split()[-1])
+        yield Question(user(worded(about=about)), None, lambda answer, in_story=in_story: in_story(told(answer)),
+                       STORY_TOKENS, family)
 
 
 def small_talk_questions(writer: Writer) -> Iterator[Question]:
@@ -108,6 +113,15 @@ def decline_questions(writer: Writer) -> Iterator[Question]:
         yield Question(user(wording), None, lambda answer: bool(re.search(
             r"not know|cannot|no way|no clock|not tell|nobody told|no window|do not have|not have|no idea|not see",
             answer, re.IGNORECASE)))
+
+
+def told(answer: str) -> str:
+    """A story without a heading such as "Here is a story about a lamp."
+
+    >>> told("A story about a lamp: It was dark.")
+    'It was dark.'
+    """
+    return HEADING.sub("", answer.strip())
 
 
 def names(what: str) -> Callable[[str], bool]:

@@ -25,7 +25,8 @@ from course_lib.training.questions import SEED, STORY_TOKENS, Question, kinds, s
 THRESHOLDS = {"encyclopedia": 0.95, "how it works": 0.90, "capitals": 0.95, "follow-ups": 0.90, "calculator": 0.98,
               "dictionary": 0.95, "pronouns": 0.90, "stories asked for": 0.85, "small talk": 0.85, "declines": 0.90,
               "consistent stories": 0.80, "draft acceptance": 0.65}
-PERPLEXITY = (3.0, 8.0)  # of stories: below, temperature would hardly show; above, they would not hold together
+# Of new stories of known plans. Below, temperature would hardly show; above, they would not hold together.
+PERPLEXITY = (3.0, 8.0)
 
 
 @dataclass(frozen=True)
@@ -160,12 +161,10 @@ def report_families(scores: dict[str, Score]) -> str:
 def report_perplexity(lm: LanguageModel) -> str:
     """A Markdown list: how surprised the model is by stories."""
     low, high = PERPLEXITY
-    lines = []
-    for unseen, which in ((False, "of plans that it knows, filled anew"), (True, "of plans that it never saw")):
-        value = story_perplexity(lm, unseen_plots=unseen)
-        verdict = "ok" if low <= value <= high else "outside"
-        lines.append(f"- stories {which}: {value:.2f} (wanted: {low:.0f} to {high:.0f}; {verdict})")
-    return "\n".join(lines)
+    known, unseen = (story_perplexity(lm, unseen_plots=which) for which in (False, True))
+    verdict = "ok" if low <= known <= high else "outside"
+    return (f"- stories of plans that it knows, filled anew: {known:.2f} (wanted: {low:.0f} to {high:.0f}; {verdict})\n"
+            f"- stories of plans that it never saw: {unseen:.1f}")
 
 
 def samples(lm: LanguageModel, prompt: str = "What is gravity?") -> str:

@@ -1,7 +1,7 @@
-"""The shipped weights know what the course needs of them: a sample of the evaluation, greedy, fixed seed.
+"""The shipped weights know what the course needs of them, and what their card says.
 
-`python -m course_lib evaluate` asks everything. A sample of n may fall short of a threshold by two of its
-standard errors; the card, which is compared with the thresholds themselves, holds the whole.
+`python -m course_lib evaluate` asks everything and writes the card, which is compared with the thresholds. Here a
+sample is asked, greedy, with a fixed seed; it may fall short of the card by two standard errors.
 """
 
 import json
@@ -24,11 +24,23 @@ from course_lib.training.scores import (
 
 SAMPLE = 30
 CARD = (MODELS / "pocket" / "README.md").read_text()
+SHORT = frozenset[str]()  # the kinds whose threshold these weights miss, as the card says
 
 
-def needed(kind, asked):
-    """The least share in a sample of so many that agrees with the threshold."""
-    share = THRESHOLDS[kind]
+def row(kind):
+    """Right, asked, share in percent, needed in percent and verdict, as the card has them."""
+    return re.search(rf"^\| {kind} \| (\d+) \| (\d+) \| (.*?)% \| (\d+)% \| (.*) \|$", CARD, re.MULTILINE).groups()
+
+
+def in_card(kind):
+    """The share of right answers in the whole evaluation."""
+    right, asked, *_ = row(kind)
+    return int(right) / int(asked)
+
+
+def least(kind, asked):
+    """The smallest share in a sample of so many that agrees with the card."""
+    share = in_card(kind)
     return share - 2 * (share * (1 - share) / asked) ** 0.5
 
 
@@ -37,26 +49,36 @@ def pocket():
     return load("pocket")
 
 
+def strictly(kind):
+    """The kind as a parameter; one of `SHORT` must fail, so that better weights ask for its entry to go."""
+    return pytest.param(kind, marks=pytest.mark.xfail(kind in SHORT, reason="below the threshold", strict=True))
+
+
+@pytest.mark.parametrize("kind", map(strictly, THRESHOLDS))
+def test_the_model_is_good_enough_to_teach_with(kind):
+    assert in_card(kind) >= THRESHOLDS[kind]
+
+
 @pytest.mark.parametrize("kind", kinds(seed=2))
-def test_the_model_is_good_enough_to_teach_with(pocket, kind):
+def test_a_sample_agrees_with_the_card(pocket, kind):
     found = score(pocket, kinds(seed=2)[kind], SAMPLE)
     assert 20 <= found.asked <= SAMPLE
-    assert found.share >= needed(kind, found.asked), found.wrong
+    assert found.share >= least(kind, found.asked), found.wrong
 
 
 def test_its_stories_hold_together(pocket):
     found = consistent_stories(pocket, sample=SAMPLE)
-    assert found.share >= needed("consistent stories", SAMPLE), found.wrong
+    assert found.share >= least("consistent stories", SAMPLE), found.wrong
 
 
-@pytest.mark.parametrize("unseen_plots", [False, True])
-def test_its_stories_are_neither_predictable_nor_random(pocket, unseen_plots):
+def test_its_stories_are_neither_predictable_nor_random(pocket):
     low, high = PERPLEXITY
-    assert low <= story_perplexity(pocket, unseen_plots=unseen_plots, sample=30) <= high
+    known, unseen = (story_perplexity(pocket, unseen_plots=which, sample=30) for which in (False, True))
+    assert low <= known <= high < unseen
 
 
 def test_the_draft_guesses_well_enough(pocket):
-    assert draft_acceptance(pocket, load("pocket-draft"), sample=12).share >= THRESHOLDS["draft acceptance"] - 0.05
+    assert draft_acceptance(pocket, load("pocket-draft"), sample=12).share >= in_card("draft acceptance") - 0.05
 
 
 @pytest.mark.parametrize("prompt", ["What is gravity?", user("What is gravity?")], ids=["raw", "chat"])
@@ -71,11 +93,10 @@ def test_gravity_at_temperature_0_and_in_other_words_at_0_8(pocket, prompt):
 
 @pytest.mark.parametrize("kind", THRESHOLDS)
 def test_the_card_holds_the_whole_evaluation_and_its_verdicts(kind):
-    row = re.search(rf"^\| {kind} \| (\d+) \| (\d+) \| (.*?)% \| (\d+)% \| (.*) \|$", CARD, re.MULTILINE)
-    right, asked, share, threshold, verdict = row.groups()
-    assert float(share) == pytest.approx(100 * int(right) / int(asked), abs=0.5)
+    _, _, share, threshold, verdict = row(kind)
+    assert float(share) == pytest.approx(100 * in_card(kind), abs=0.5)
     assert int(threshold) == round(100 * THRESHOLDS[kind])
-    assert verdict == ("ok" if int(right) / int(asked) >= THRESHOLDS[kind] else "too low")
+    assert verdict == ("ok" if in_card(kind) >= THRESHOLDS[kind] else "too low")
 
 
 @pytest.mark.parametrize("name", ["pocket", "pocket-draft"])

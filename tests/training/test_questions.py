@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from course_lib.training.corpus import Writer, capitals, encyclopedia, held_out_wordings
+from course_lib.training.corpus import Writer, capitals, data, encyclopedia, held_out_wordings
 from course_lib.training.questions import (
     Question,
     capital_questions,
@@ -17,6 +17,7 @@ from course_lib.training.questions import (
     pronoun_questions,
     small_talk_questions,
     story_questions,
+    told,
     tool_questions,
 )
 
@@ -94,8 +95,15 @@ def test_a_pronoun_needs_the_whole_sentence():
 
 def test_a_story_must_speak_of_what_it_was_asked_for():
     for question in islice(story_questions(held_out()), 10):
-        assert question.is_right(text(question)), "the question names the thing"
+        assert question.is_right(f"It was night. {text(question)}"), "the question names the thing"
         assert not question.is_right("Once there was nothing at all.")
+
+
+@pytest.mark.parametrize("heading", data("questions")["story"]["opening"])
+def test_a_heading_is_no_story(heading):
+    heading = heading.format(about="an old lamp")
+    assert told(f"{heading} It was dark.") == "It was dark." and told(heading) == ""
+    assert told("It was dark. A story about a lamp: none.") == "It was dark. A story about a lamp: none."
 
 
 def test_small_talk_and_what_nobody_knows():

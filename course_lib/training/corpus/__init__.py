@@ -23,12 +23,12 @@ from course_lib.training.corpus.facts import (
     people,
     stories,
 )
+from course_lib.training.corpus.prose import Pronoun
 from course_lib.training.corpus.writer import (
     DOCUMENT_WEIGHTS,
     END_OF_TEXT,
     EXCHANGE_WEIGHTS,
     TOOLS,
-    Pronoun,
     Writer,
     held_out_wordings,
 )
