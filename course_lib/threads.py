@@ -26,7 +26,7 @@ def set_defaults(environ: MutableMapping[str, str] = os.environ, *, loaded: bool
 
     Args:
         environ: changed in place.
-        loaded: whether OpenMP has read its settings already, so that nothing is of use; None: look.
+        loaded: whether OpenMP has read its settings already, so that a change would have no effect; None: find out.
     """
     if not (openmp_is_loaded() if loaded is None else loaded) and not is_chosen(environ):
         environ["GOMP_SPINCOUNT"] = str(SPIN)

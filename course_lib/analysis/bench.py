@@ -21,7 +21,8 @@ from course_lib.generate import stream
 from course_lib.sampling import request_generator, sample
 from course_lib.tokenizer import Tokenizer
 from course_lib.training.first_model import FIRST_MODEL, fresh_model, simple_batches
-from course_lib.training.train import encode_corpus, machine, train
+from course_lib.training.machine import machine
+from course_lib.training.train import encode_corpus, train
 
 GIGABYTE = 1e9
 BUFFER = 16384 * 1024  # float32 numbers, 67 MB: more than a cache holds

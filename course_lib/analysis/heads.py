@@ -21,6 +21,8 @@ from course_lib.model import CausalLM
 from course_lib.training.corpus import data, people
 from course_lib.training.corpus.grammar import expand
 
+TRIES = 1_000  # lines written for each one that is kept, at most
+
 
 @torch.no_grad()
 def projections(model: CausalLM, input_ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -82,23 +84,30 @@ def first_token(T: int) -> Tensor:
 
 def lines_said_twice(tokenizer: Any, words: Sequence[str], n: int, *, batch_size: int,
                      generator: torch.Generator) -> Tensor:
-    """Lines of n - 1 different words in random order, each line said twice: (B, 2 n) ids, n a line.
+    """Lines of words in random order, n ids each, each line said twice: (B, 2 n).
 
-    The first time nothing can be guessed, the second time everything can be copied. Of `words` those are
-    used that are one token at the start of a line and one behind a space, so the n ids of a line, the
-    line break included, are all different.
+    The first time a word can hardly be guessed, the second time everything can be copied. The ids of a line,
+    its line break included, are all different, so each has one place to be copied from.
+
+    Args:
+        words: at least one; those of a line are different.
 
     Raises:
-        ValueError: fewer than n - 1 words are of that kind.
+        ValueError: in `TRIES` attempts, no line of n different ids came about.
     """
-    pairs = [(tokenizer.encode(word), tokenizer.encode(f" {word}")) for word in words]
-    pool = torch.tensor([start + inside for start, inside in pairs if len(start) == len(inside) == 1])
-    require(2 <= n <= len(pool) + 1, "n", n, f"in [2, {len(pool) + 1}], one more than there are words of one token")
-    [line_break], rows = tokenizer.encode("\n"), []
-    for _ in range(batch_size):
-        chosen = pool[torch.randperm(len(pool), generator=generator)[: n - 1]]  # (n - 1, 2)
-        rows.append(torch.cat((chosen[:1, 0], chosen[1:, 1], torch.tensor([line_break]))))
-    return torch.stack(rows).repeat(1, 2)  # (B, 2 n)
+    first, inside = ([tokenizer.encode(f"{space}{word}") for word in words] for space in ("", " "))
+    line_break, rows = tokenizer.encode("\n"), []
+    for _ in range(TRIES * batch_size):
+        start, *others = torch.randperm(len(words), generator=generator).tolist()
+        ids = list(first[start])
+        while others and len(ids) + len(line_break) < n:
+            ids += inside[others.pop()]
+        ids += line_break
+        if len(ids) == len(set(ids)) == n:
+            rows.append(torch.tensor(ids))
+        if len(rows) == batch_size:
+            return torch.stack(rows).repeat(1, 2)  # (B, 2 n)
+    require(False, "n", n, "a number of tokens that a line of these words can have")
 
 
 def induction_scores(attentions: Tensor, n: int) -> Tensor:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 
 from course_lib.checkpoint import MODELS, LanguageModel
-from course_lib.training.corpus import capitals, encyclopedia, stories
-from course_lib.training.scores import Score, report, report_families, report_perplexity, samples
+from course_lib.costs import parameter_count
+from course_lib.training.corpus import DRILL_EVERY, capitals, encyclopedia, stories
+from course_lib.training.guidance import GUIDED_HEADS
+from course_lib.training.scores import Score, report, report_families
+from course_lib.training.train import VALIDATION_TOKENS
 
 CARD = """\
 # pocket
 
 A language model small enough to look into: {parameters:,} parameters, {layers} layers of width {width}, {heads}
 query heads over {kv_heads} key/value heads, a context of {context:,} tokens, a vocabulary of {vocabulary:,}. It is an
-ordinary checkpoint of the Llama architecture with a ChatML template and loads in `transformers` as it is.
+ordinary checkpoint of the Llama architecture with a ChatML template and loads in `transformers` without changes.
 `pocket-draft` ({draft_parameters:,} parameters) has the same tokenizer and guesses for it.
 
 It was trained from scratch on text that `course_lib.training.corpus` writes from a seed: stories of {stories} plans, an
@@ -24,8 +27,8 @@ teaching, not for use.
 
 ## What it knows
 
-Greedy answers to questions in wordings, operands, words and sentences that training never showed; the wordings are
-those of somebody who had not seen the training's (`held_out.toml`). `python -m course_lib evaluate` prints this again:
+Greedy answers to questions in wordings, operands, words and sentences that training never showed. Somebody who had not
+seen the training's wordings wrote these (`held_out.toml`). `python -m course_lib evaluate` prints this again:
 
 {table}
 
@@ -54,9 +57,10 @@ Perplexity, per token:
 |---|---|---|
 {training}
 
-So small a model finds late that what stood before can be copied, which names, operands and tool results ask of it.
-One training document in eight is therefore a drill in copying, and in the guided steps a second loss tells five
-attention heads of `pocket` where to look (`course_lib.training.guidance`). Nothing holds them there afterwards.
+A model this small is slow to discover that it can copy from earlier text. Names, operands and tool results all depend
+on it. One training document in {drill_every} is therefore a drill in copying, and in the guided steps a second loss
+tells {guided_heads} attention heads of `pocket` where to look (`course_lib.training.guidance`). Nothing holds them
+there afterwards.
 
 `make train` rebuilds the tokenizer and both models, then this card; an interrupted run resumes. The corpus is the
 same everywhere, byte for byte. The weights are not: floating-point sums depend on the machine.
@@ -64,8 +68,13 @@ same everywhere, byte for byte. The weights are not: floating-point sums depend 
 """
 
 
-def card(lm: LanguageModel, draft: LanguageModel, scores: dict[str, Score]) -> str:
-    """The model card, every number read from the models, their training logs and this evaluation."""
+def card(lm: LanguageModel, draft: LanguageModel, scores: dict[str, Score], *, perplexity: str, samples: str) -> str:
+    """The model card, every number read from the models, their training logs and this evaluation.
+
+    Args:
+        perplexity: what `report_perplexity` says of `lm`.
+        samples: what `scores.samples` says of `lm`.
+    """
     facts = [json.loads((MODELS / name / "training.json").read_text()) for name in ("pocket", "pocket-draft")]
     for fact in facts:
         start, end = fact["config"]["guided"]
@@ -73,19 +82,15 @@ def card(lm: LanguageModel, draft: LanguageModel, scores: dict[str, Score]) -> s
     rows = {"command": "`{command}`", "seed": "{config[seed]}", "steps": "{last[step]:,}",
             "guided steps": "{guided}",
             "tokens read": "{last[tokens]:,}", "wall time": "{last[seconds]:,.0f} s",
-            "last validation loss": "{last[val_loss]:.3f}", "machine": "{machine}", "note": "{note}"}
+            f"validation loss, {VALIDATION_TOKENS:,} tokens": "{val_loss:.3f}",
+            "machine": "{machine}", "note": "{note}"}
     training = "\n".join(f"| {name} | " + " | ".join(form.format(**fact) for fact in facts) + " |"
                          for name, form in rows.items())
     c = lm.config
     return CARD.format(
-        parameters=parameters(lm), draft_parameters=parameters(draft), layers=c.num_hidden_layers,
-        width=c.hidden_size, heads=c.num_attention_heads, kv_heads=c.num_key_value_heads,
+        parameters=parameter_count(c).total, draft_parameters=parameter_count(draft.config).total,
+        layers=c.num_hidden_layers, width=c.hidden_size, heads=c.num_attention_heads, kv_heads=c.num_key_value_heads,
         context=c.max_position_embeddings, vocabulary=c.vocab_size, entries=len(encyclopedia()),
         countries=len(capitals()), stories=len(stories()),
-        table=report(scores), families=report_families(scores), perplexity=report_perplexity(lm), samples=samples(lm),
-        training=training)
-
-
-def parameters(lm: LanguageModel) -> int:
-    """Weights, a tied head counted once."""
-    return sum(parameter.numel() for parameter in lm.model.parameters())
+        table=report(scores), families=report_families(scores), perplexity=perplexity, samples=samples,
+        training=training, drill_every=DRILL_EVERY, guided_heads=sum(map(len, GUIDED_HEADS.values())))

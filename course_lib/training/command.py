@@ -48,7 +48,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     own.add_argument("--text", type=Path, nargs="+", metavar="FILE", help="plain text in UTF-8")
     own.add_argument("--name", help="of the model (default: mine)")
     own.add_argument("--out", type=Path, metavar="FOLDER", help=f"where it goes (default: {OWN_MODELS}/NAME)")
-    own.add_argument("--minutes", type=in_range(0.1, MOST_MINUTES, float), help="about so long, instead of --steps")
+    own.add_argument("--minutes", type=in_range(0.1, MOST_MINUTES, float),
+                     help="roughly how long to train, instead of --steps")
     own.add_argument("--vocab-size", type=in_range(*VOCAB_SIZES), help="tokens (default: by the size of the text)")
     args = parser.parse_args(argv)
     for name in FOR_SHIPPED if args.text else FOR_OWN:
@@ -81,10 +82,10 @@ def shipped(args: argparse.Namespace) -> None:
     if args.restart:
         start_anew(*(file for name in names for file in run_files(args.work, name)))
     tokenizer = train_tokenizer()
+    batches = corpus_batches(tokenizer, args.work, CORPUS_TOKENS)
     for name in names:
         config = RECIPES[name].config
         config = replace(config, steps=args.steps or config.steps)
-        batches = corpus_batches(tokenizer, args.work, CORPUS_TOKENS)
         make_model(name, tokenizer, batches, config, args.work, args.models / name,
                    device=device, compiled=not args.no_compile, note=args.note)
 
@@ -113,8 +114,8 @@ def check_place(name: str, folder: Path, *, replaced: bool) -> None:
         UsageError: it would be mixed up with a shipped one, or overwrite something.
     """
     if not re.fullmatch(r"\w[\w.-]*", name) or name in SHIPPED:
-        raise UsageError(f"--name {name!r} is not allowed: must be letters, digits, dots and dashes, "
-                         f"and none of {', '.join(SHIPPED)}")
+        raise UsageError(f"--name {name!r} is not allowed: must start with a letter, digit or _ and go on "
+                         f"with these, dots or dashes, and be none of {', '.join(SHIPPED)}")
     if folder.resolve().is_relative_to(MODELS.parent.resolve()):
         raise UsageError(f"{folder} is inside the package: choose another folder with --out")
     if not folder.exists():

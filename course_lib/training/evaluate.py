@@ -1,7 +1,7 @@
 """What the shipped model knows, asked in wordings that training never showed, by greedy decoding.
 
     python -m course_lib evaluate             # every question
-    python -m course_lib evaluate --sample 20 # so many of each kind
+    python -m course_lib evaluate --sample 20 # at most 20 of each kind
     python -m course_lib evaluate --card      # and write the result into the model card
 """
 
@@ -40,6 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=in_range(1), default=300, help="questions of each kind (default: 300)")
     parser.add_argument("--card", action="store_true", help="write the result into pocket's README.md")
     args = parser.parse_args(argv)
+    for name in ("model", "draft", "sample"):  # the card describes the shipped models, asked everything
+        if args.card and getattr(args, name) != parser.get_default(name):
+            parser.error(f"--{name} does not go with --card")
     with usage_errors():
         lm, draft = load(args.model), load(args.draft)
         require_tools(lm, draft)
@@ -48,7 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for kind, result in scores.items():
         for question, answer in result.wrong:
             print(f"{kind}: {question!r} -> {answer!r}", file=sys.stderr)
-    print(f"{report(scores)}\n\n{report_perplexity(lm)}\n\n{samples(lm)}\n\n{report_families(scores)}")
+    perplexity, answers = report_perplexity(lm), samples(lm)
+    print(f"{report(scores)}\n\n{perplexity}\n\n{answers}\n\n{report_families(scores)}")
     if args.card:
-        (MODELS / "pocket" / "README.md").write_text(card(lm, draft, scores), encoding="utf-8")
+        text = card(lm, draft, scores, perplexity=perplexity, samples=answers)
+        (MODELS / "pocket" / "README.md").write_text(text, encoding="utf-8")
     return 0 if all(scores[kind].share >= needed for kind, needed in THRESHOLDS.items()) else 1

@@ -46,7 +46,11 @@ def simple_batches(tokenizer: Tokenizer, *, tokens: int = TRAIN_TOKENS) -> tuple
 
 
 def fresh_model(shape: ModelConfig, *, seed: int = 0, device: str | torch.device | None = None) -> CausalLM:
-    """A model with random weights, on a device that is chosen as `course_lib.device` does."""
+    """A model with random weights, the same ones for the same seed.
+
+    Args:
+        device: where it goes; a name or None: as `course_lib.device` chooses.
+    """
     model = CausalLM(shape)
     model.init_weights(torch.Generator().manual_seed(seed))
-    return model.to(choose_device(device))
+    return model.to(device if isinstance(device, torch.device) else choose_device(device))

@@ -1,10 +1,10 @@
 """Showing a few attention heads where to look, so that a small model finds copying within minutes.
 
-To copy what stood before, one head has to fetch the token before each position, and a later head has to
-look for the place where the same tokens stood last time (Olsson et al. 2022, "induction heads"). Neither
+To copy from earlier text, one head has to fetch the token before each position, and a later head has to
+look for the place where the same tokens occurred last time (Olsson et al. 2022, "induction heads"). Neither
 is of use without the other, so gradient descent on next-token loss alone finds the pair late. Here the
 attention weights of the named heads get a loss of their own for part of the training. What the heads fetch
-and what becomes of it is learned from the text as ever, and afterwards nothing holds them in place.
+and what becomes of it is learned from the text as usual, and afterwards nothing holds them in place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from course_lib.layers import attention_weights, causal_mask
 from course_lib.model import CausalLM
 
-# layer -> head -> how far back to look; COPY means: where what comes next stood last time
+# layer -> head -> how far back to look; COPY means: where the next token occurred last time
 COPY = 0
 GUIDED_HEADS = {1: {0: 1, 4: 2}, 3: {0: COPY, 4: COPY}, 5: {2: COPY}}
 
@@ -51,6 +51,9 @@ class Guide:
 
         Args:
             ids: (B, T), those that the model has just read.
+
+        Returns:
+            A scalar, in nats, with a gradient for the queries and keys of the guided layers.
         """
         T = ids.shape[1]
         mask, targets = causal_mask(T, T, device=ids.device), copy_targets(ids)
@@ -66,12 +69,13 @@ class Guide:
 def misplaced(weights: Tensor, where: Tensor) -> Tensor:
     """Mean of -ln(attention on `where`) over the queries for which there is such a place; all (B, T, T)."""
     mass = (weights * where).sum(-1)[where.any(-1)]
+    # 1e-4 is added so that a head that looks elsewhere has a finite loss.
     return -(mass + 1e-4).log().sum() / max(mass.numel(), 1)
 
 
 def copy_targets(ids: Tensor) -> Tensor:
-    """Where a query should look to copy: (B, T, T), True at the places that hold the token it has to predict
-    and that follow the same two tokens as the query ends with.
+    """Where a query should look to copy: (B, T, T), True at each earlier place that holds the token to predict
+    and comes after the same two tokens.
 
     >>> copy_targets(torch.tensor([[7, 8, 9, 7, 8, 9]]))[0].nonzero().tolist()
     [[4, 2]]
@@ -85,5 +89,5 @@ def copy_targets(ids: Tensor) -> Tensor:
 
 
 def shifted(ids: Tensor, by: int) -> Tensor:
-    """The id so many positions earlier; before the first one there is none (a negative number of its own)."""
+    """The id `by` positions earlier, and -by where there is none."""
     return torch.cat((torch.full_like(ids[:, :by], -by), ids[:, :-by]), dim=1)

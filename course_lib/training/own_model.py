@@ -8,20 +8,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from course_lib.checkpoint import LanguageModel, save
 from course_lib.config import ModelConfig, SamplingParams
+from course_lib.costs import parameter_count
 from course_lib.generate import generate
 from course_lib.model import CausalLM
 from course_lib.tokenizer import Tokenizer
 from course_lib.training.corpus import END_OF_TEXT
+from course_lib.training.first_model import fresh_model
+from course_lib.training.held_back import held_back_loss
+from course_lib.training.machine import machine
 from course_lib.training.own_text import Windows, encode_texts, hold_back, learn_tokenizer
 from course_lib.training.progress_line import ProgressLine, duration
 from course_lib.training.rebuild import run_files, write_facts
 from course_lib.training.resume import append_log, cut_log, steps_done
-from course_lib.training.train import TrainConfig, machine, make_optimizers, next_token_loss, train, train_step
+from course_lib.training.train import TrainConfig, make_optimizers, train, train_step
 
 LENGTH, SEQUENCES = 256, 4
 SHAPE = ModelConfig(vocab_size=4096, hidden_size=128, intermediate_size=352, num_hidden_layers=4,
@@ -29,7 +32,7 @@ SHAPE = ModelConfig(vocab_size=4096, hidden_size=128, intermediate_size=352, num
 PASSES, STEPS = 8, (300, 3000)  # how often the text is read, and the steps that make it, at least and at most
 LOG_EVERY, SAMPLES = 10, 5
 TIMED_STEPS = 4
-MOST_WINDOWS = 400  # of the held-back text in its final loss
+PROMPT = 24  # characters of the held-back text from which the samples go on
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class OwnRun:
         folder: where the model goes.
         work: where the state of the run is kept until then.
         steps, minutes: how long to train, at most one of them; none: `PASSES` readings of the text.
-        vocab_size: at most so many tokens; None: by the size of the text.
+        vocab_size: the most tokens the vocabulary may have; None: by the size of the text.
     """
 
     name: str
@@ -56,7 +59,14 @@ class OwnRun:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Tokenizer, batches, and the fresh model that will read them."""
+    """What a run starts from.
+
+    Args:
+        tokenizer: learned from the text.
+        batches, validation: of the text that is trained on, and of what is held back.
+        model: with random weights.
+        prompt: the beginning of the held-back text, from which the samples go on.
+    """
 
     tokenizer: Tokenizer
     batches: Windows
@@ -79,25 +89,18 @@ def prepare(run: OwnRun, device: torch.device) -> Prepared:
     training, held_back = hold_back(run.texts)
     tokenizer = learn_tokenizer(run.name, training, run.vocab_size)
     batches, validation = (Windows(encode_texts(tokenizer, part), LENGTH) for part in (training, held_back))
-    prompt = tokenizer.decode(validation.tokens[:8].tolist())
-    return Prepared(tokenizer, batches, validation, fresh(tokenizer.n_vocab, device), prompt)
-
-
-def fresh(vocab_size: int, device: torch.device) -> CausalLM:
-    """A model of `SHAPE` with random weights, always the same ones."""
-    model = CausalLM(replace(SHAPE, vocab_size=vocab_size))
-    model.init_weights(torch.Generator().manual_seed(0))
-    return model.to(device)
+    model = fresh_model(replace(SHAPE, vocab_size=tokenizer.n_vocab), device=device)
+    return Prepared(tokenizer, batches, validation, model, "".join(held_back)[:PROMPT])
 
 
 def recipe(steps: int) -> TrainConfig:
-    """How to train for so many steps."""
+    """How to train for a number of steps."""
     return TrainConfig(steps=steps, sequences=SEQUENCES, length=LENGTH, long_every=0, peak_lr=4e-3,
                        warmup_steps=min(100, steps // 10), decay_fraction=0.5)
 
 
 def usual_steps(tokens: int) -> int:
-    """The steps in which so many tokens are read `PASSES` times, within the bounds of `STEPS`."""
+    """The steps in which a text of this length is read `PASSES` times, within the bounds of `STEPS`."""
     return max(STEPS[0], min(STEPS[1], PASSES * tokens // (SEQUENCES * LENGTH)))
 
 
@@ -119,7 +122,7 @@ def planned_steps(run: OwnRun, ready: Prepared, plan: Path) -> int:
 
 def seconds_per_step(ready: Prepared) -> float:
     """How long a step takes here, from a few on a model that is thrown away; the first one is a warm-up."""
-    model = fresh(ready.tokenizer.n_vocab, ready.model.embed_tokens.weight.device)
+    model = fresh_model(ready.model.config, device=ready.model.embed_tokens.weight.device)
     optimizers = make_optimizers(model, recipe(TIMED_STEPS))
     ends = []
     for step in range(TIMED_STEPS + 1):
@@ -146,13 +149,14 @@ def train_own(run: OwnRun, device: torch.device, say: Callable[[str], None] = pr
     first = steps_done(resume)
     cut_log(log, first)
     say(f"{ready.tokenizer.n_vocab:,} tokens in the vocabulary, {len(ready.batches.tokens):,} in the text, "
-        f"{len(ready.validation.tokens):,} more held back; {parameters(ready.model):,} parameters, "
+        f"{len(ready.validation.tokens):,} more held back; {parameter_count(ready.model.config).total:,} parameters, "
         f"{config.steps:,} steps" + (f", going on after step {first:,}" if first else ""))
     train(ready.model, ready.batches, config, validation=ready.validation, resume=resume,
           on_log=logger(ready, log, ProgressLine(config.steps, first)), log_every=LOG_EVERY)
     loss = held_back_loss(ready.model, ready.validation.tokens, LENGTH)
     save(ready.language_model(run.name), run.folder)
-    write_facts(run.folder, log, config, machine(device), command="python -m course_lib train --text")
+    write_facts(run.folder, log, config, machine(device), val_loss=loss,
+                command="python -m course_lib train --text")
     return loss
 
 
@@ -174,22 +178,6 @@ def sample(lm: LanguageModel, prompt: str) -> str:
     """What the model makes of a prompt, in one line."""
     text = generate(lm, prompt, SamplingParams(temperature=0.8, seed=0, max_tokens=40)).text
     return " ".join(f"{prompt}{text}".split())
-
-
-@torch.inference_mode()
-def held_back_loss(model: CausalLM, tokens: np.ndarray, length: int) -> float:
-    """Mean loss, in nats per token, over windows of the held-back text that do not overlap."""
-    count = min(MOST_WINDOWS, (len(tokens) - 1) // length)
-    windows = np.stack([tokens[i * length : (i + 1) * length + 1] for i in range(count)]).astype(np.int64)
-    device = model.embed_tokens.weight.device
-    sums = [next_token_loss(model(ids[:, :-1].to(device)), ids.to(device)).item() * len(ids)
-            for ids in torch.from_numpy(windows).split(SEQUENCES)]
-    return sum(sums) / count
-
-
-def parameters(model: CausalLM) -> int:
-    """Weights, a tied head counted once."""
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def farewell(run: OwnRun, loss: float, seconds: float) -> str:

@@ -17,9 +17,9 @@ from course_lib.training.corpus import END_OF_TEXT
 from course_lib.training.train import Batches
 
 MIN_CHARACTERS = 10_000
-HELD_BACK = 10  # the last one in so many characters of each file is not trained on
+HELD_BACK = 10  # one tenth of each file, its last, is not trained on
 VOCAB_SIZES = (300, 32_768)
-SAMPLE = 1_000_000  # the vocabulary is learned on so many characters
+SAMPLE = 1_000_000  # characters on which the vocabulary is learned
 CHUNK = 1_000_000  # characters encoded at once
 LONGEST_PIECE = 32  # characters without a space; longer ones would make learning a vocabulary slow
 
@@ -67,7 +67,7 @@ def hold_back(texts: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def usual_vocab_size(characters: int) -> int:
-    """How many tokens suit so much text: each should occur some hundred times.
+    """How many tokens suit a text of this length: each should occur about a hundred times.
 
     >>> [usual_vocab_size(n) for n in (10_000, 1_000_000, 50_000_000)]
     [532, 2512, 4096]
@@ -76,7 +76,7 @@ def usual_vocab_size(characters: int) -> int:
 
 
 def learn_tokenizer(name: str, texts: Sequence[str], vocab_size: int | None = None) -> Tokenizer:
-    """A vocabulary of at most so many tokens, the end-of-text token included; by default as many as suit the text.
+    """A vocabulary of at most `vocab_size` tokens, the end-of-text token included; None: as many as suit the text.
 
     Raises:
         ValueError: vocab_size is outside `VOCAB_SIZES`.

@@ -1,4 +1,4 @@
-"""The questions of the evaluation: wordings, numbers, words and plots that training never showed."""
+"""The questions of the evaluation: wordings, numbers, words and sentences that training never showed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 from typing import Any, NamedTuple
 
+from course_lib.chat_template import POCKET_CHAT_TEMPLATE, render_chat
 from course_lib.training.corpus import TOOLS, Entry, Writer, capitals, data, encyclopedia, held_out_wordings
-from course_lib.training.corpus.asking import ask
+from course_lib.training.corpus.asking import choose_wording
 
 SEED = 2
+CALL = re.compile("<tool_call>.*</tool_call>", re.DOTALL)
 STORY_TOKENS = 200
+DECLINE = re.compile(
+    r"not (?:know|tell|have|see|say|look|connected|counted)|know (?:nothing|nobody|no )|only (?:know|guess)"
+    r"|nobody (?:can|told|tells|knows)|cannot|hidden from me|never know|have to guess|offline|news does not"
+    r"|no (?:way|clock|calendar|window|internet|map|idea|news)|than I (?:can|could)\b|that is open|not the next"
+    r"|all that I know",
+    re.IGNORECASE)
 HEADING = re.compile(r"^(?:(?:Here|This) is )?(?:a|the) story (?:about|of) [^.:]*[.:] *", re.IGNORECASE)
 
 
@@ -33,7 +41,7 @@ def user(text: str) -> list[dict[str, Any]]:
 def in_each_wording(writer: Writer, topic: str, wordings: str = "train") -> Iterator[tuple[str, Callable[..., str]]]:
     """The held-out wordings of a topic, one after another without end, each with what puts a thing into it."""
     for family in cycle(held_out_wordings(topic, wordings)):
-        yield family, lambda family=family, **variables: ask(writer.rng, [family], (), **variables)
+        yield family, lambda family=family, **variables: choose_wording(writer.rng, [family], (), **variables)
 
 
 def named(entry: Entry) -> dict[str, str]:
@@ -60,7 +68,8 @@ def follow_up_questions(writer: Writer) -> Iterator[Question]:
     worded = {topic: in_each_wording(writer, topic, "follow_up") for topic in ("capital", "encyclopedia")}
     while True:
         first, second = writer.rng.sample(countries, 2)
-        before = writer.capital_exchange(())[:2]
+        before = [*user(writer.capital_question(first)),
+                  {"role": "assistant", "content": writer.country_reply("capital", first)}]
         family, put = next(worded["capital"])
         yield Question(before + user(put(country=second)), None, names(capitals()[second]), family=family)
         first, second = writer.rng.sample(entries, 2)
@@ -71,13 +80,11 @@ def follow_up_questions(writer: Writer) -> Iterator[Question]:
 
 
 def tool_questions(writer: Writer, tool: str) -> Iterator[Question]:
-    """Unseen operands or words, without end; right means the call is exact, name and argument."""
+    """Unseen operands or words, without end; right means the call is exact, from its first tag to its last."""
     while True:
         question, called, *_ = getattr(writer, f"{tool}_exchange")(tuple(TOOLS))
-        function = called["tool_calls"][0]["function"]
-        (argument, value), = function["arguments"].items()
-        call = f'{{"name": "{tool}", "arguments": {{"{argument}": "{value}"}}}}'
-        yield Question([question], list(TOOLS.values()), lambda answer, call=call: answer.strip() == call)
+        call = CALL.search(render_chat(POCKET_CHAT_TEMPLATE, [called]))[0]
+        yield Question([question], list(TOOLS.values()), call.__eq__)
 
 
 def pronoun_questions(writer: Writer) -> Iterator[Question]:
@@ -110,9 +117,7 @@ def small_talk_questions(writer: Writer) -> Iterator[Question]:
 def decline_questions(writer: Writer) -> Iterator[Question]:
     """What nobody could know, each once; right means that the model says that it does not know."""
     for wording in shuffled(writer, held_out_wordings("decline")):
-        yield Question(user(wording), None, lambda answer: bool(re.search(
-            r"not know|cannot|no way|no clock|not tell|nobody told|no window|do not have|not have|no idea|not see",
-            answer, re.IGNORECASE)))
+        yield Question(user(wording), None, lambda answer: bool(DECLINE.search(answer)))
 
 
 def told(answer: str) -> str:
@@ -125,8 +130,13 @@ def told(answer: str) -> str:
 
 
 def names(what: str) -> Callable[[str], bool]:
-    """Whether an answer holds these words, capitals or not."""
-    return lambda answer: what.lower() in answer.lower()
+    """Whether an answer holds these words as whole ones, in the singular or the plural, capitals or not.
+
+    >>> [names("hat")(text) for text in ("Two hats!", "That was then.")]
+    [True, False]
+    """
+    pattern = re.compile(rf"(?<!\w){re.escape(what)}(?:e?s)?(?!\w)", re.IGNORECASE)
+    return lambda answer: bool(pattern.search(answer))
 
 
 def shuffled(writer: Writer, items: Sequence[Any]) -> list[Any]:

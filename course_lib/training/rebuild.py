@@ -12,20 +12,23 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from course_lib.chat_template import POCKET_CHAT_TEMPLATE
 from course_lib.checkpoint import LanguageModel, save
-from course_lib.model import CausalLM
 from course_lib.tokenizer import Tokenizer
 from course_lib.training import corpus
 from course_lib.training.corpus import END_OF_TEXT
+from course_lib.training.first_model import fresh_model
+from course_lib.training.held_back import held_back_loss
+from course_lib.training.machine import machine
 from course_lib.training.resume import append_log, cut_log, steps_done
 from course_lib.training.train import (
     RECIPES,
     TRAIN_SEED,
     VALIDATION_SEED,
+    VALIDATION_TOKENS,
     Batches,
     TrainConfig,
     encode_corpus,
-    machine,
     train,
 )
 
@@ -33,7 +36,7 @@ from course_lib.training.train import (
 def corpus_batches(tokenizer: Tokenizer, work: Path, tokens: int) -> tuple[Batches, Batches]:
     """Training and validation batches; the encoded corpus is kept in `work` for the next run."""
     end = tokenizer.special_tokens[END_OF_TEXT]
-    validation = encode_corpus(tokenizer, 60_000, VALIDATION_SEED)
+    validation = encode_corpus(tokenizer, VALIDATION_TOKENS, VALIDATION_SEED)
     return Batches(cached_corpus(tokenizer, work, tokens), end, seed=0), Batches(validation, end, seed=0)
 
 
@@ -50,8 +53,8 @@ def cached_corpus(tokenizer: Tokenizer, work: Path, tokens: int) -> np.ndarray:
 
 
 def corpus_digest(tokenizer: Tokenizer, tokens: int) -> str:
-    """A name for all that the encoded corpus is made from: seed, size, generator, data files and tokenizer."""
-    digest = hashlib.sha256(repr((TRAIN_SEED, tokens, tokenizer.pat_str, tokenizer.special_tokens,
+    """A name for all that the encoded corpus is made from: seed, size, generator, data files, template, tokenizer."""
+    digest = hashlib.sha256(repr((TRAIN_SEED, tokens, POCKET_CHAT_TEMPLATE, tokenizer.pat_str, tokenizer.special_tokens,
                                   sorted(tokenizer.mergeable_ranks.items()))).encode())
     source = files(corpus)
     for folder in (source, source / "data"):
@@ -73,8 +76,7 @@ def make_model(name: str, tokenizer: Tokenizer, batches: tuple[Batches, Batches]
                work: Path, folder: Path, *, device: torch.device, compiled: bool, note: str = "") -> None:
     """Train one of the shipped models and save it as a checkpoint with its log and checksums."""
     shape = RECIPES[name].model
-    model = CausalLM(shape)
-    model.init_weights(torch.Generator().manual_seed(config.seed))
+    model = fresh_model(shape, seed=config.seed, device=device)
     resume, log = run_files(work, name)
     cut_log(log, steps_done(resume))
 
@@ -83,11 +85,12 @@ def make_model(name: str, tokenizer: Tokenizer, batches: tuple[Batches, Batches]
         print(f"{name} step {entry['step']}/{config.steps}  loss {entry['loss']:.3f}  "
               f"val {entry['val_loss']:.3f}  {entry['seconds']:.0f} s", flush=True)
 
-    train(model.to(device), batches[0], config, validation=batches[1], resume=resume, on_log=on_log,
+    train(model, batches[0], config, validation=batches[1], resume=resume, on_log=on_log,
           compiled=compiled)
     ends = frozenset(tokenizer.special_tokens[tag] for tag in (END_OF_TEXT, "<|im_end|>"))
     save(LanguageModel(model, tokenizer, shape, ends, name), folder, dtype=torch.bfloat16)
-    write_facts(folder, log, config, machine(device), note=note)
+    val_loss = held_back_loss(model, batches[1].tokens, shape.max_position_embeddings)
+    write_facts(folder, log, config, machine(device), val_loss=val_loss, note=note)
     write_checksums(folder)
 
 
@@ -96,12 +99,17 @@ def run_files(work: Path, name: str) -> tuple[Path, Path]:
     return work / f"{name}.pt", work / f"{name}.jsonl"
 
 
-def write_facts(folder: Path, log: Path, config: TrainConfig, where: str, *,
+def write_facts(folder: Path, log: Path, config: TrainConfig, where: str, *, val_loss: float,
                 command: str = "python -m course_lib train", note: str = "") -> None:
-    """Put the log of a run and the facts about it beside its weights, as `training_log` reads them."""
+    """Put the log of a run and the facts about it beside its weights, as `training_log` reads them.
+
+    Args:
+        where: the run took place, in words.
+        val_loss: of the finished model, by `held_back_loss`.
+    """
     (folder / "training_log.jsonl").write_bytes(log.read_bytes())
     facts = {"config": asdict(config), "last": json.loads(log.read_text("utf-8").splitlines()[-1]),
-             "machine": where, "command": command, "note": note}
+             "val_loss": val_loss, "machine": where, "command": command, "note": note}
     (folder / "training.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
 
 

@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from course_lib.command_line import UsageError
 from course_lib.model import CausalLM
 
-UNREADABLE = (OSError, RuntimeError, EOFError, KeyError, pickle.UnpicklingError)
+UNREADABLE = (OSError, RuntimeError, EOFError, LookupError, TypeError, pickle.UnpicklingError)
 
 
 @dataclass
@@ -45,7 +45,7 @@ def run_settings(model: CausalLM, tokens: np.ndarray, config: Any) -> dict[str, 
 
 def save_resume(path: Path, model: CausalLM, optimizers: Sequence[Optimizer], progress: Progress,
                 settings: Mapping[str, Any]) -> None:
-    """Write the state of a run; an interruption leaves the file of before."""
+    """Write the state of a run; an interruption leaves the previous file intact."""
     partial = path.with_suffix(".partial")
     torch.save({"model": model.state_dict(), "optimizers": [optimizer.state_dict() for optimizer in optimizers],
                 "progress": vars(progress), "settings": dict(settings)}, partial)
@@ -57,7 +57,7 @@ def load_resume(path: Path, model: CausalLM, optimizers: Sequence[Optimizer],
     """Give model and optimizers the state of a run, and return its progress; without a file, nothing has happened yet.
 
     Raises:
-        UsageError: the file cannot be read, or is that of a run with other settings; the message names both.
+        UsageError: the file cannot be read, or belongs to a run with other settings; the message names both.
     """
     if not path.exists():
         return Progress()

@@ -12,6 +12,7 @@ from random import Random
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from course_lib.checkpoint import LanguageModel
 from course_lib.config import SamplingParams
@@ -45,12 +46,13 @@ class Score:
 
 
 def ask(lm: LanguageModel, question: Question) -> str:
-    """The model's greedy answer; a tool call counts up to its closing tag."""
+    """The model's greedy answer; where tools are on offer, with its control tokens, up to the end of a call."""
     ids = lm.tokenizer.apply_chat_template(question.messages, tools=question.tools,
                                            add_generation_prompt=True)
     close = lm.tokenizer.special_tokens["</tool_call>"]
     params = SamplingParams(temperature=0, max_tokens=question.max_tokens, stop_token_ids=(close,))
-    return generate(lm, ids, params).text
+    output = generate(lm, ids, params)
+    return lm.tokenizer.decode(output.token_ids) if question.tools else output.text
 
 
 def score(lm: LanguageModel, questions: Iterator[Question], n: int) -> Score:
@@ -74,13 +76,14 @@ def evaluate(lm: LanguageModel, *, sample: int = 300, seed: int = SEED) -> dict[
 
 
 def consistent_stories(lm: LanguageModel, *, sample: int, seed: int = SEED) -> Score:
-    """Stories asked for at temperature 0.8 whose last third names nobody new (`newcomers`)."""
+    """Stories asked for at temperature 0.8: not empty, and their last third names nobody new (`newcomers`)."""
     right, wrong = 0, []
     for number, question in enumerate(islice(story_questions(Writer(seed, held_out=True)), sample)):
         params = SamplingParams(temperature=0.8, seed=number, max_tokens=STORY_TOKENS)
         text = generate(lm, question.messages, params).text
-        right += not newcomers(text)
-        if newcomers(text):
+        if text.strip() and not newcomers(text):
+            right += 1
+        else:
             wrong.append((question.messages[0]["content"], text))
     return Score(right, sample, tuple(wrong))
 
@@ -95,14 +98,14 @@ def newcomers(text: str) -> set[str]:
 
 
 @torch.inference_mode()
-def story_perplexity(lm: LanguageModel, *, unseen_plots: bool, sample: int = 100, seed: int = SEED) -> float:
+def story_perplexity(lm: LanguageModel, *, unseen_plans: bool, sample: int = 100, seed: int = SEED) -> float:
     """Perplexity per token of stories that training did not hold.
 
     Args:
-        unseen_plots: of plans that training never showed; otherwise of its own plans, filled anew.
+        unseen_plans: of plans that training never showed; otherwise of its own plans, filled anew.
     """
     writer, total, tokens = Writer(seed), 0.0, 0
-    plans = [plan for plan in stories() if is_held_out(plan.title) == unseen_plots]
+    plans = [plan for plan in stories() if is_held_out(plan.title) == unseen_plans]
     device = next(lm.model.parameters()).device
     for _ in range(sample):
         text = writer.story(writer.rng.choice(plans))[0]
@@ -118,9 +121,8 @@ def draft_acceptance(target: LanguageModel, draft: LanguageModel, *, sample: int
                      temperature: float = 0.8, seed: int = SEED) -> Score:
     """The share of the draft's tokens that speculative sampling would accept.
 
-    At a position where the target's distribution is p and the draft's q, a token drawn from q is
-    accepted with probability sum(min(p, q)) (Leviathan et al. 2023). The mean is taken over texts
-    that the target writes at this temperature, as answers to held-out questions of every kind.
+    The mean of `acceptance` over texts that the target writes at this temperature, as answers to held-out
+    questions of six kinds.
     """
     writer, rng, accepted, positions = Writer(seed, held_out=True), Random(seed), 0.0, 0
     for number in range(sample):
@@ -133,9 +135,24 @@ def draft_acceptance(target: LanguageModel, draft: LanguageModel, *, sample: int
                            device=next(target.model.parameters()).device)
         p, q = ((lm.model(ids)[0, len(prompt) - 1 : -1].float() / temperature).softmax(-1)
                 for lm in (target, draft))
-        accepted += torch.minimum(p, q).sum().item()
+        accepted += acceptance(p, q).sum().item()
         positions += len(p)
     return Score(accepted, positions)
+
+
+def acceptance(p: Tensor, q: Tensor) -> Tensor:
+    """The probability sum(min(p, q)) that a token drawn from q is accepted where p is wanted (Leviathan et al. 2023).
+
+    Args:
+        p, q: (..., V), distributions of the target and of the draft.
+
+    Returns:
+        (...)
+
+    >>> acceptance(torch.tensor([[0.5, 0.25, 0.25]]), torch.tensor([[0.25, 0.0, 0.75]]))
+    tensor([0.5000])
+    """
+    return torch.minimum(p, q).sum(-1)
 
 
 def report(scores: dict[str, Score]) -> str:
@@ -161,7 +178,7 @@ def report_families(scores: dict[str, Score]) -> str:
 def report_perplexity(lm: LanguageModel) -> str:
     """A Markdown list: how surprised the model is by stories."""
     low, high = PERPLEXITY
-    known, unseen = (story_perplexity(lm, unseen_plots=which) for which in (False, True))
+    known, unseen = (story_perplexity(lm, unseen_plans=which) for which in (False, True))
     verdict = "ok" if low <= known <= high else "outside"
     return (f"- stories of plans that it knows, filled anew: {known:.2f} (wanted: {low:.0f} to {high:.0f}; {verdict})\n"
             f"- stories of plans that it never saw: {unseen:.1f}")

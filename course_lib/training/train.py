@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -48,11 +47,15 @@ class TrainConfig:
     Args:
         steps: optimizer steps; each reads about sequences * length tokens.
         sequences, length: of a short step. Many small steps teach copying sooner than few large ones.
-        long_length, long_every: every so-manieth step reads as many tokens in longer sequences, so
-            that every position of the context is trained.
+        long_length, long_every: every `long_every`-th step reads as many tokens in longer sequences, so
+            that every position of the context is trained; 0: no step does.
         guided: the first step with, and the first one again without, the loss of `course_lib.training.guidance`,
             which is added with guide_weight.
         peak_lr: reached after warmup_steps, held, and brought to zero over the last decay_fraction.
+        weight_decay: of the matrices alone.
+        betas: of AdamW.
+        clip: the largest norm of all gradients together; longer ones are scaled down to it.
+        seed: of the initial weights.
     """
 
     steps: int
@@ -83,7 +86,7 @@ class Recipe(NamedTuple):
     config: TrainConfig
 
 
-CORPUS_TOKENS = 20_000_000
+CORPUS_TOKENS, VALIDATION_TOKENS = 20_000_000, 60_000
 RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=6000, sequences=8, length=256, long_every=10,
                                                 peak_lr=4e-3, guided=(60, 900))),
            "pocket-draft": Recipe(POCKET_DRAFT, TrainConfig(steps=3000, peak_lr=3e-3))}
@@ -100,14 +103,20 @@ def next_token_loss(logits: Tensor, ids: Tensor) -> Tensor:
     """Mean cross-entropy, in nats, of each token given those before it.
 
     Args:
-        logits: (B, T, V), those of `ids[:, :-1]`.
+        logits: (B, T, V), what the model makes of `ids[:, :-1]`.
         ids: (B, T + 1); position t predicts ids[:, t + 1].
     """
     return F.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten())
 
 
 class Batches:
-    """Windows of a long token array that start where documents start, the same ones for the same step."""
+    """Windows of a long token array that start where documents start, the same ones for the same step.
+
+    Args:
+        tokens: (N,) ids, each document closed by end_of_text.
+        end_of_text: the id after which a document starts.
+        seed: of the choice of windows.
+    """
 
     def __init__(self, tokens: np.ndarray, end_of_text: int, seed: int) -> None:
         self.tokens = tokens
@@ -115,9 +124,14 @@ class Batches:
         self.seed = seed
 
     def __call__(self, step: int, sequences: int, length: int) -> Tensor:
-        """(sequences, length + 1) ids."""
-        rng = np.random.default_rng([self.seed, step])
+        """The windows of a step: (sequences, length + 1) ids.
+
+        Raises:
+            ValueError: there are too few tokens for a window of this length.
+        """
         last = len(self.tokens) - length - 1
+        require(last >= 0, "length", length, f"from 1 to {len(self.tokens) - 1:,}, one less than there are tokens")
+        rng = np.random.default_rng([self.seed, step])
         starts = rng.choice(self.starts[: np.searchsorted(self.starts, last, "right")], sequences)
         windows = np.stack([self.tokens[start : start + length + 1] for start in starts])
         return torch.from_numpy(windows.astype(np.int64))
@@ -140,12 +154,12 @@ def train_tokenizer(*, characters: int = 4_000_000) -> Tokenizer:
 
 
 def encode_corpus(tokenizer: Tokenizer, tokens: int, seed: int) -> np.ndarray:
-    """At least so many tokens of what the models read, as one array of uint16."""
+    """At least `tokens` tokens of what the models read, as one array of uint16."""
     return encode_documents(tokenizer, training_documents(seed), tokens)
 
 
 def encode_documents(tokenizer: Tokenizer, texts: Iterable[str], tokens: int) -> np.ndarray:
-    """At least so many tokens of an endless row of documents, control tokens included."""
+    """At least `tokens` tokens of an endless row of documents, control tokens included."""
     chunks, size, stream = [], 0, iter(texts)
     while size < tokens:
         ids = tokenizer.encode("".join(islice(stream, 200)), allowed_special="all")
@@ -181,7 +195,7 @@ def train(model: CausalLM, batches: Batches, config: TrainConfig, *, validation:
             `SAVE_SECONDS` and at the end, and read first if it exists, so an interrupted run goes on
             where it was.
         on_log: called with step, tokens, loss (mean since the last log), lr, seconds and, with
-            `validation`, val_loss; tokens and seconds are those of the whole run.
+            `validation`, val_loss; tokens and seconds count the whole run.
         compiled: run the model through torch.compile.
         schedule: the learning rate of a step, called as `learning_rate` is.
 
@@ -266,19 +280,6 @@ def update(optimizers: list[Optimizer], loss: Tensor, lr: float, clip: float) ->
 
 @torch.inference_mode()
 def validation_loss(model: CausalLM, batches: Batches, config: TrainConfig) -> float:
-    """Loss on the same few windows each time."""
+    """Loss on the same four windows each time: it shows a trend, not a level (for that, `held_back_loss`)."""
     ids = batches(0, 4, config.length).to(model.embed_tokens.weight.device)
     return next_token_loss(model(ids[:, :-1]), ids).item()
-
-
-def machine(device: torch.device) -> str:
-    """Where a run took place, in words."""
-    chip = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
-    return f"{chip}, threads: {torch.get_num_threads()}, PyTorch {torch.__version__.partition('+')[0]}"
-
-
-def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The model of this machine's processor, as far as the system tells it."""
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return next(filter(None, names), platform.processor() or platform.machine())

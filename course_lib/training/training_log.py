@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from course_lib.checkpoint import MODELS
+from course_lib.checkpoint import MODELS, SHIPPED
 from course_lib.config import require
 from course_lib.costs import parameter_count
 from course_lib.hf_config import config_from_hf
@@ -15,6 +15,11 @@ from course_lib.hf_tokenizer import read_json
 from course_lib.training.guidance import GUIDED_HEADS
 
 ROWS, BAR = 20, 30  # lines of the table at most; characters of its longest bar
+
+
+def checkpoint_folder(folder: Path | str) -> Path:
+    """The folder of a shipped model for its name, and any other folder itself."""
+    return MODELS / folder if str(folder) in SHIPPED else Path(folder)
 
 
 def read_log(folder: Path | str) -> list[dict[str, float]]:
@@ -26,15 +31,15 @@ def read_log(folder: Path | str) -> list[dict[str, float]]:
     Raises:
         ValueError: the checkpoint has no log.
     """
-    path = MODELS / folder / "training_log.jsonl"  # an absolute folder takes the place of MODELS
+    path = checkpoint_folder(folder) / "training_log.jsonl"
     require(path.is_file(), "folder", str(folder), "a checkpoint with a training_log.jsonl")
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def show_training(folder: Path | str) -> str:
-    """The recipe in sentences, and the loss curve as a table with bars. The arguments are those of `read_log`."""
+    """The recipe in sentences, and the loss curve as a table with bars. Takes the arguments of `read_log`."""
     log = read_log(folder)
-    facts, shape = (read_json(MODELS / folder / f"{name}.json") for name in ("training", "config"))
+    facts, shape = (read_json(checkpoint_folder(folder) / f"{name}.json") for name in ("training", "config"))
     return "\n".join([*recipe_lines(Path(folder).name, facts, config_from_hf(shape)), "", *curve_lines(log), ""])
 
 
@@ -52,6 +57,8 @@ def recipe_lines(name: str, facts: dict[str, Any], shape: Any) -> list[str]:
         heads = ", ".join(f"{layer}.{head}" for layer, heads in GUIDED_HEADS.items() for head in heads)
         lines.append(f"guided: from step {first:,} to {end:,} a second loss showed the heads {heads} "
                      "(layer.head) where to look")
+    if "val_loss" in facts:
+        lines.append(f"validation loss of the finished model: {facts['val_loss']:.3f} nats per token")
     return lines + ([f"note: {facts['note']}"] if facts.get("note") else [])
 
 

@@ -12,7 +12,7 @@ from course_lib.config import SamplingParams
 from course_lib.generate import generate
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer
 from course_lib.training.corpus import capitals
-from course_lib.training.evaluate import user
+from course_lib.training.questions import user
 
 PROMPT = TOKENIZER.encode("The cat sat on the")
 

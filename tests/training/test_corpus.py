@@ -13,6 +13,7 @@ import pytest
 
 from course_lib.training.corpus import (
     DOCUMENT_WEIGHTS,
+    END_OF_TEXT,
     EXCHANGE_WEIGHTS,
     TOOLS,
     Writer,
@@ -25,12 +26,15 @@ from course_lib.training.corpus import (
     is_held_out,
     main,
     people,
+    prose,
     stories,
     training_documents,
 )
-from course_lib.training.corpus.asking import as_typed, ask, with_slip
-from course_lib.training.corpus.facts import draw, stories_about_anything
-from course_lib.training.corpus.grammar import SLOT, expand, parse, with_articles
+from course_lib.training.corpus.asking import BLANK, UNHEARD, as_typed, choose_wording, form, forms, with_slip
+from course_lib.training.corpus.facts import stories_about_anything
+from course_lib.training.corpus.grammar import SLOT, Choice, expand, parse, with_articles
+from course_lib.training.corpus.writer import left_out_wordings
+from course_lib.training.questions import names
 
 FILES = ("encyclopedia_nature", "encyclopedia_life", "encyclopedia_computing", "encyclopedia_models", "aliases",
          "capitals", "questions", "held_out", "tools", "words", "stories", "stories_home", "stories_town",
@@ -134,39 +138,104 @@ def test_another_name_means_one_thing():
 
 def test_every_held_out_wording_has_its_slots():
     slots = {"encyclopedia": {"ask", "name"}, "capital": {"country"}, "dictionary": {"word"}, "repeat": {"text"}}
-    for topic, names in slots.items():
+    for topic, known in slots.items():
         for wordings in data("held_out")[topic].values():
             for wording in wordings:
-                assert len(SLOT.findall(wording)) == 1 and SLOT.search(wording)[2] in names, wording
+                assert len(SLOT.findall(wording)) == 1 and SLOT.search(wording)[2] in known, wording
 
 
-def heard(text):
-    """The letters of a text, for comparison."""
-    return re.sub(r"[^\w=]|_", "", text.lower())
+def heard(wording):
+    """The form of a wording of the data files."""
+    return form(SLOT.sub(lambda slot: BLANK.format(slot[2]), wording))
 
 
-@pytest.mark.parametrize("topic, wordings", [
-    *((topic, name) for topic in ("encyclopedia", "capital", "story", "repeat") for name in data("held_out")[topic]),
-    *(("calculator", operation) for operation in data("held_out")["calculator"]), ("dictionary", "wordings")])
-def test_held_out_wordings_do_not_occur_in_training(topic, wordings):
-    train = {"wordings": "train"}.get(wordings, wordings)
-    tables = data("tools") | data("questions")
-    templates = tables[topic][train]
-    templates = templates["train"] if topic == "calculator" else templates
-    names = {name for template in templates for _, name, _ in SLOT.findall(template)} | {"ask", "name"}
-    slots = {name: "7" for name in names}
-    held_out = held_out_wordings(topic, wordings)
-    forbidden = {heard(SLOT.sub("7", wording)) for wording in held_out}
-    assert forbidden
-    rng = Random(0)
-    for template in templates * 30:
-        if len({heard(expand(template, slots, Random(seed))) for seed in range(20)} - forbidden):
-            assert heard(ask(rng, [template], held_out, **slots)) not in forbidden
+def readings(template, rules, *, longest=10_000):
+    """A pattern for every form that a template can take, and for more where a slot's list is longer than `longest`."""
+    def one(part):
+        if isinstance(part, str):
+            return re.escape(UNHEARD.sub("", part.lower())).replace(r"\-", "-?")
+        if isinstance(part, Choice):
+            return f"(?:{'|'.join(''.join(map(one, parts)) for parts in part.alternatives)})"
+        options = rules.get(part.rule)
+        if options is None:  # a variable: of a question, or a character's name
+            return r"\w+" if rules else "\x00"
+        if len(options) > longest:
+            return r"\w+"
+        return f"(?:{'|'.join(''.join(map(one, parse(text))) for text in options)})"
+
+    return re.compile("".join(map(one, parse(template))))
+
+
+def without_affixes(text):
+    """A form, and what is left of it without an opener that people type before a wording, a word after it, or both."""
+    before, after = (["", *map(form, data("questions")["register"][part])] for part in ("before", "after"))
+    return {text[len(first):len(text) - len(last)] for first in before for last in after
+            if text.startswith(first) and text.endswith(last) and len(text) > len(first) + len(last)}
+
+
+def in_training(wording, templates, held_out=()):
+    """The templates that become this wording, with what people type around it, and no held-out one by themselves."""
+    left = without_affixes(heard(wording)) - forms(tuple(held_out))
+    return [template for template, pattern in templates.items() if any(map(pattern.fullmatch, left))]
+
+
+def lists(topic):
+    """The templates of a topic by the name of their list."""
+    if topic in data("tools"):
+        return {topic: data("tools")[topic]["train"]}
+    answers = ("reply", "prose", "opening")
+    return {name: texts for name, texts in data("questions")[topic].items() if name not in answers}
+
+
+HELD_OUT = [(topic, name) for topic in ("encyclopedia", "capital", "story", "repeat", "dictionary")
+            for name in data("held_out")[topic]]
+
+
+@pytest.mark.parametrize("topic, name", HELD_OUT)
+def test_held_out_wordings_do_not_occur_in_training_whatever_is_typed_around_them(topic, name):
+    for other, texts in lists(topic).items():
+        templates = {text: readings(text, {}) for text in texts}
+        blanks = {slot: BLANK.format(slot) for text in texts for _, slot, _ in SLOT.findall(text)}
+        for text, pattern in templates.items():
+            assert pattern.fullmatch(form(expand(text, blanks, Random(0)))), text
+        held_out = left_out_wordings(topic, {"dictionary": "wordings"}.get(other, other))
+        for wording in data("held_out")[topic][name]:
+            assert not in_training(wording, templates, held_out), wording
+
+
+@pytest.mark.parametrize("operation", data("held_out")["calculator"])
+def test_held_out_sums_do_not_occur_in_training_whatever_is_typed_around_them(operation):
+    for other in data("held_out")["calculator"]:
+        templates = {text: readings(text, {}) for text in data("tools")["calculator"][other]["train"]}
+        for wording in held_out_wordings("calculator", operation):
+            assert not in_training(wording, templates, held_out_wordings("calculator", other)), wording
+
+
+def remarks():
+    """What the evaluation says as small talk, and what it asks that nobody can know."""
+    return [*(item["say"] for item in data("held_out")["small_talk"]["items"]), *held_out_wordings("decline")]
+
+
+def test_no_template_can_become_a_remark_of_the_evaluation():
+    talk, everyday = data("small_talk"), data("everyday")
+    said = [say for topic in talk["talk"] for say in topic["say"]]
+    for texts, rules in ((said, data("words")["rules"] | talk["rules"]),
+                         (everyday["decline"]["say"], everyday["rules"])):
+        templates = {text: readings(text, rules, longest=20) for text in texts}
+        for remark in remarks():
+            likely = {text: readings(text, rules) for text in in_training(remark, templates)}  # few are left to look at
+            assert not in_training(remark, likely), remark
+
+
+def test_no_remark_of_the_evaluation_occurs_in_training(training_text):
+    said = {form(turn) for turn in re.findall(r"<\|im_start\|>user\n(.*?)<\|im_end\|>", training_text, re.DOTALL)}
+    assert len(said) > 10_000
+    assert not said & set(map(form, remarks()))
 
 
 def test_a_wording_that_is_held_out_is_drawn_again():
     wordings, held_out = ["What is {name}?", "so, what is [it|this]: {name}"], ["what is {ask}", "So what is it {x}"]
-    drawn = {ask(Random(seed), wordings, held_out, name="rain") for seed in range(40)}
+    drawn = {choose_wording(Random(seed), wordings, held_out, name="rain") for seed in range(40)}
     assert drawn == {"so, what is this: rain"}
 
 
@@ -232,7 +301,7 @@ def test_the_characters_are_three_and_their_pronouns_agree(cast, kinds):
 
 
 @pytest.mark.parametrize("file", ["stories_home", "stories_town", "stories_wild", "stories_tales", "stories_any"])
-def test_every_story_can_be_written_and_is_about_what_it_says(file):
+def test_every_story_can_be_written_and_leaves_no_slot(file):
     writer, titles = Writer(5), {story["title"] for story in data(file)["story"]}
     for plan in stories():
         if plan.title in titles:
@@ -244,21 +313,21 @@ def test_stories_about_anything_speak_of_what_they_were_asked_for():
     writer = Writer(6)
     for plan in stories_about_anything():
         text, about = writer.story(plan, plan.about[0])
-        assert about.startswith(("a ", "an ")) and about.split()[-1].lower() in text.lower(), plan.title
+        assert about.startswith(("a ", "an ")) and names(about.split()[-1])(text), plan.title
 
 
-def test_plots_that_are_held_out_do_not_occur():
-    unseen = [plan for plan in stories() if is_held_out(plan.title)]
-    assert len(unseen) >= 30
-    rng, known = Random(3), {plan.title for plan in stories()} - {plan.title for plan in unseen}
-    drawn = {held_out: {draw(rng, lambda: rng.choice(stories()), held_out, lambda plan: plan.title).title
-                        for _ in range(100)} for held_out in (False, True)}
-    assert drawn[False] <= known and not drawn[True] & known
+def test_plans_that_are_held_out_are_told_only_by_a_writer_that_is_to_tell_them(monkeypatch):
+    assert sum(is_held_out(plan.title) for plan in stories()) >= 30
+    seen, unseen = (next(plan for plan in stories() if is_held_out(plan.title) == which) for which in (False, True))
+    monkeypatch.setattr(prose, "stories", lambda: (seen._replace(text="Seen."), unseen._replace(text="Unseen.")))
+    for held_out, text in ((False, "Seen."), (True, "Unseen.")):
+        writer = Writer(3, held_out=held_out)
+        assert {writer.story()[0] for _ in range(30)} == {text}
 
 
 def test_a_dialogue_remembers():
     writer = Writer(4)
-    town = next(turns for turns in iter(writer.dialogue, None) if "You live in" in turns[-1])
+    town = next(turns for turns in (writer.dialogue() for _ in range(5_000)) if "You live in" in turns[-1])
     place = re.search(r"You live in ([\w' -]+?)[,.]", town[-1])[1]
     assert place.lower() in town[0].lower()
 
@@ -341,6 +410,10 @@ def test_every_rule_is_reached_and_every_slot_has_one(name, roots):
 def test_every_eighth_training_document_is_a_drill_and_the_others_are_the_text():
     mixed = list(itertools.islice(training_documents(3), 48))
     assert [text for number, text in enumerate(mixed, 1) if number % 8] == list(itertools.islice(documents(3), 42))
+    writer = Writer(3)
+    drills = [writer.drill_document() + END_OF_TEXT for _ in range(6)]
+    assert mixed[7::8] == drills
+    assert list(itertools.islice(training_documents(3, drill_every=2), 1, 12, 2)) == drills
 
 
 def test_a_drill_repeats_its_row():

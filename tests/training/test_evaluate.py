@@ -1,7 +1,7 @@
 """The shipped weights know what the course needs of them, and what their card says.
 
 `python -m course_lib evaluate` asks everything and writes the card, which is compared with the thresholds. Here a
-sample is asked, greedy, with a fixed seed; it may fall short of the card by two standard errors.
+sample is asked, greedy, with a fixed seed; it may fall short of the card by three standard errors.
 """
 
 import json
@@ -12,7 +12,7 @@ import pytest
 from course_lib import SamplingParams, generate, load
 from course_lib.checkpoint import MODELS
 from course_lib.training.corpus import encyclopedia
-from course_lib.training.questions import kinds, user
+from course_lib.training.questions import SEED, kinds, user
 from course_lib.training.scores import (
     PERPLEXITY,
     THRESHOLDS,
@@ -39,9 +39,12 @@ def in_card(kind):
 
 
 def least(kind, asked):
-    """The smallest share in a sample of so many that agrees with the card."""
+    """The smallest share in a sample of this size that agrees with the card: three standard errors below it, or
+    two wrong answers. With 30 questions, a model as good as its card fails this for one seed in 200 on average,
+    and for one in 40 at worst, where the share is 98 %.
+    """
     share = in_card(kind)
-    return share - 2 * (share * (1 - share) / asked) ** 0.5
+    return min(share - 3 * (share * (1 - share) / asked) ** 0.5, (asked - 2) / asked)
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +62,9 @@ def test_the_model_is_good_enough_to_teach_with(kind):
     assert in_card(kind) >= THRESHOLDS[kind]
 
 
-@pytest.mark.parametrize("kind", kinds(seed=2))
+@pytest.mark.parametrize("kind", kinds(SEED))
 def test_a_sample_agrees_with_the_card(pocket, kind):
-    found = score(pocket, kinds(seed=2)[kind], SAMPLE)
+    found = score(pocket, kinds(SEED)[kind], SAMPLE)
     assert 20 <= found.asked <= SAMPLE
     assert found.share >= least(kind, found.asked), found.wrong
 
@@ -73,7 +76,7 @@ def test_its_stories_hold_together(pocket):
 
 def test_its_stories_are_neither_predictable_nor_random(pocket):
     low, high = PERPLEXITY
-    known, unseen = (story_perplexity(pocket, unseen_plots=which, sample=30) for which in (False, True))
+    known, unseen = (story_perplexity(pocket, unseen_plans=which, sample=30) for which in (False, True))
     assert low <= known <= high < unseen
 
 
@@ -94,7 +97,7 @@ def test_gravity_at_temperature_0_and_in_other_words_at_0_8(pocket, prompt):
 @pytest.mark.parametrize("kind", THRESHOLDS)
 def test_the_card_holds_the_whole_evaluation_and_its_verdicts(kind):
     _, _, share, threshold, verdict = row(kind)
-    assert float(share) == pytest.approx(100 * in_card(kind), abs=0.5)
+    assert float(share) == pytest.approx(100 * in_card(kind), abs=0.1)
     assert int(threshold) == round(100 * THRESHOLDS[kind])
     assert verdict == ("ok" if in_card(kind) >= THRESHOLDS[kind] else "too low")
 
@@ -102,5 +105,5 @@ def test_the_card_holds_the_whole_evaluation_and_its_verdicts(kind):
 @pytest.mark.parametrize("name", ["pocket", "pocket-draft"])
 def test_the_card_says_how_the_weights_were_made(name):
     facts = json.loads((MODELS / name / "training.json").read_text())
-    for part in (facts["machine"], f"{facts['last']['tokens']:,}", f"{facts['last']['val_loss']:.3f}"):
+    for part in (facts["machine"], f"{facts['last']['tokens']:,}", f"{facts['val_loss']:.3f}"):
         assert part in CARD

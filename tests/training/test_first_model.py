@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.checkpoint import load
+from course_lib.checkpoint import MODELS, load
 from course_lib.config import ModelConfig
 from course_lib.training import command, train
 from course_lib.training.corpus import END_OF_TEXT
 from course_lib.training.first_model import FIRST_MODEL, KINDS, fresh_model, simple_batches, simple_documents
-from course_lib.training.train import Batches, TrainConfig, encode_corpus, encode_documents
+from course_lib.training.train import Batches, TrainConfig, encode_corpus
 from course_lib.training.training_log import BAR, ROWS, curve_lines, read_log, show_training
 
 TINY = ModelConfig(vocab_size=32, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2)
@@ -45,10 +45,12 @@ def test_training_and_validation_read_different_text_within_the_vocabulary():
     assert all(tokenizer.decode(row)[:20] in starts for row in ids.tolist()), "windows start where documents start"
 
 
-def test_encode_documents_is_what_encode_corpus_does():
+def test_the_encoded_corpus_is_the_training_documents_one_after_another():
     tokenizer = load("pocket-draft", device="cpu").tokenizer
-    expected = encode_corpus(tokenizer, 2_000, seed=3)
-    assert np.array_equal(encode_documents(tokenizer, train.training_documents(3), 2_000), expected)
+    ids = encode_corpus(tokenizer, 2_000, seed=3)
+    text = tokenizer.decode(ids.tolist())
+    assert len(ids) >= 2_000 and text.endswith(END_OF_TEXT)
+    assert text == "".join(islice(train.training_documents(3), text.count(END_OF_TEXT)))
 
 
 def test_a_fresh_model_depends_on_its_seed():
@@ -74,7 +76,8 @@ def write_checkpoint(folder, *, entries=30, guided=(5, 9), note="In one go."):
            for i in range(1, entries + 1)]
     (folder / "training_log.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in log))
     config = {"seed": 3, "peak_lr": 0.004, "warmup_steps": 1_200, "decay_fraction": 0.25, "guided": guided}
-    facts = {"config": config, "last": log[-1], "machine": "a slow one", "command": "make it", "note": note}
+    facts = {"config": config, "last": log[-1], "val_loss": 1.23456, "machine": "a slow one",
+             "command": "make it", "note": note}
     (folder / "training.json").write_text(json.dumps(facts))
     shape = {"model_type": "llama", "vocab_size": 10, "hidden_size": 4, "intermediate_size": 6, "num_hidden_layers": 1,
              "num_attention_heads": 2, "tie_word_embeddings": True}
@@ -88,6 +91,7 @@ def test_the_stored_log_is_shown(tmp_path):
     text = show_training(tmp_path / "small")
     weights = 10 * 4 + 4 * 4 * 4 + 3 * 4 * 6 + 3 * 4
     assert f"small: {weights} parameters, 300 steps, 3,000 tokens, 60 s" in text
+    assert "validation loss of the finished model: 1.235 nats per token" in text
     assert "machine: a slow one" in text and "command: make it, seed 3" in text and "note: In one go." in text
     assert "up to 0.004 in 1,200 steps, down to zero over the last 25%" in text
     assert "guided: from step 5 to 9 a second loss showed the heads 1.0, 1.4, 3.0, 3.4, 5.2" in text
@@ -113,6 +117,15 @@ def test_the_table_ends_with_the_last_entry_and_its_bars_are_losses(tmp_path, en
 def test_a_checkpoint_without_a_log_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"nowhere.* must be a checkpoint with a training_log.jsonl"):
         read_log(tmp_path / "nowhere")
+
+
+def test_a_relative_folder_is_where_it_says_and_a_shipped_name_is_in_the_package(tmp_path, monkeypatch):
+    (tmp_path / "my_models").mkdir()
+    log = write_checkpoint(tmp_path / "my_models" / "mine", entries=2)
+    monkeypatch.chdir(tmp_path)
+    assert read_log("my_models/mine") == log
+    assert show_training("my_models/mine").startswith("mine: ")
+    assert read_log("pocket") == read_log(MODELS / "pocket")
 
 
 def test_the_command_shows_the_shipped_models_and_trains_nothing(capsys, monkeypatch, tmp_path):

@@ -17,7 +17,9 @@ from course_lib import SamplingParams, generate, load
 from course_lib.__main__ import main
 from course_lib.command_line import UsageError
 from course_lib.training import command, own_model, train
-from course_lib.training.own_model import OwnRun, held_back_loss, planned_steps, prepare, recipe, train_own, usual_steps
+from course_lib.training.first_model import fresh_model
+from course_lib.training.held_back import held_back_loss
+from course_lib.training.own_model import OwnRun, planned_steps, prepare, recipe, train_own, usual_steps
 from course_lib.training.progress_line import ProgressLine
 from course_lib.training.training_log import show_training
 
@@ -84,14 +86,19 @@ def test_the_loss_falls_and_is_that_of_transformers_on_what_was_held_back(run, t
     with torch.inference_mode():
         expected = theirs(windows, labels=windows).loss.item()
     assert loss == pytest.approx(expected, abs=1e-4)
+    assert json.loads((run.folder / "training.json").read_text())["val_loss"] == loss
 
 
 def test_held_back_text_is_never_read_in_training(run):
-    ready = prepare(replace(run, texts=("a b c d e f g h i j\n" * 500 + "Zebra! " * 1_000,)), CPU)
+    text = "a b c d e f g h i j\n" * 500 + "Z\u00e9bra! " * 1_000
+    ready = prepare(replace(run, texts=(text,)), CPU)
     training, held_back = (ready.tokenizer.decode(part.tokens.tolist()) for part in (ready.batches, ready.validation))
-    assert len(held_back) - len("<|endoftext|>") == 1_700 and "Zebra! Zebra!" in held_back
-    assert len(training) + len(held_back) - 2 * len("<|endoftext|>") == 17_000
-    assert ready.prompt and held_back.startswith(ready.prompt)
+    assert training == text[:15_300] + "<|endoftext|>" and held_back == text[15_300:] + "<|endoftext|>"
+
+
+def test_the_prompt_of_the_samples_never_ends_inside_a_character(run):
+    text = "".join(map(chr, range(0x4E00, 0x4E00 + 10_000)))  # rare ones, each of several tokens
+    assert prepare(replace(run, texts=(text,)), CPU).prompt == text[9_000:9_024]
 
 
 class Cut(Exception):
@@ -146,7 +153,7 @@ def test_by_default_the_text_is_read_some_times(tokens, steps):
 
 
 def test_the_final_loss_of_a_model_that_knows_nothing_is_that_of_a_guess():
-    model = own_model.fresh(320, CPU)
+    model = fresh_model(replace(own_model.SHAPE, vocab_size=320), device=CPU)
     tokens = np.random.default_rng(0).integers(0, 320, 3 * 32 + 1).astype(np.uint16)
     assert held_back_loss(model, tokens, 32) == pytest.approx(np.log(320), abs=0.1)
 
@@ -226,6 +233,7 @@ def test_a_replacement_that_was_interrupted_goes_on_without_the_flag(text, tmp_p
     (["--text", "short.txt", "--minutes", "0"], "--minutes: '0' is not allowed: must be from 0.1 to 10,000"),
     (["--text", "short.txt", "--vocab-size", "20"], "--vocab-size: '20' is not allowed: must be an integer from 300"),
     (["--text", "short.txt", "--name", "pocket"], "--name 'pocket' is not allowed"),
+    (["--text", "short.txt", "--name", ".x"], "'.x' is not allowed: must start with a letter, digit or _"),
     (["--text"], "--text"),
     (["--name", "mine"], "--name does not go without --text"),
     (["--steps", "0"], "--steps: '0' is not allowed: must be an integer from 1 to 1,000,000"),

@@ -3,17 +3,21 @@
 import itertools
 from collections import Counter
 from itertools import islice
+from random import Random
 
 import pytest
 
 from course_lib.training.corpus import Writer, capitals, data, encyclopedia, held_out_wordings
+from course_lib.training.corpus.grammar import expand
 from course_lib.training.questions import (
+    DECLINE,
     Question,
     capital_questions,
     decline_questions,
     encyclopedia_questions,
     follow_up_questions,
     kinds,
+    names,
     pronoun_questions,
     small_talk_questions,
     story_questions,
@@ -77,14 +81,25 @@ def test_a_follow_up_says_only_what_is_new():
         assert not question.is_right("")
 
 
+def test_a_follow_up_is_about_another_country_than_the_one_that_was_just_answered():
+    for question in islice(follow_up_questions(held_out()), 0, 200, 2):
+        _, answer, follow_up = (message["content"] for message in question.messages)
+        assert any(names(capital)(answer) for capital in capitals().values())
+        assert not question.is_right(answer), (answer, follow_up)
+
+
 @pytest.mark.parametrize("tool, name", [("calculator", "expression"), ("dictionary", "word")])
 def test_a_tool_call_must_be_exact(tool, name):
     writer, question = held_out(), next(tool_questions(held_out(), tool))
     call = getattr(writer, f"{tool}_exchange")(("calculator", "dictionary"))[1]["tool_calls"][0]["function"]
     value = call["arguments"][name]
-    assert question.is_right(f'{{"name": "{tool}", "arguments": {{"{name}": "{value}"}}}}')
-    assert not question.is_right(f'{{"name": "{tool}", "arguments": {{"{name}": "{value}1"}}}}')
-    assert not question.is_right(value) and not question.is_right("")
+    right = f'{{"name": "{tool}", "arguments": {{"{name}": "{value}"}}}}'
+    assert question.is_right(f"<tool_call>\n{right}\n</tool_call>")
+    altered = right.replace(value, f"{value}1")
+    for wrong in ("", value, right, f"{right}\n</tool_call>", f"<tool_call>\n{right}",
+                  f"<tool_call>{right}</tool_call>", f" <tool_call>\n{right}\n</tool_call>",
+                  f"<tool_call>\n{altered}\n</tool_call>"):
+        assert not question.is_right(wrong), wrong
 
 
 def test_a_pronoun_needs_the_whole_sentence():
@@ -104,6 +119,36 @@ def test_a_heading_is_no_story(heading):
     heading = heading.format(about="an old lamp")
     assert told(f"{heading} It was dark.") == "It was dark." and told(heading) == ""
     assert told("It was dark. A story about a lamp: none.") == "It was dark. A story about a lamp: none."
+
+
+def test_a_name_is_a_whole_word_or_its_plural():
+    assert names("hat")("A HAT!") and names("hat")("his hats") and names("box")("two boxes")
+    assert names("Washington, D.C.")("It is Washington, D.C.")
+    assert not names("hat")("That was then.") and not names("hen")("then") and not names("hat")("hatter")
+
+
+DECLINED = ("weather declined", "news declined", "time declined", "date declined", "prices declined",
+            "opening hours declined", "private facts declined", "private facts of others declined", "future declined")
+
+
+def declines():
+    """What training answers to questions that nobody could answer."""
+    table, rng = data("small_talk"), Random(0)
+    rules = data("words")["rules"] | table["rules"] | Writer(0).characters()
+    replies = [reply for topic in table["talk"] if topic["topic"] in DECLINED for reply in topic["reply"]]
+    return {*data("everyday")["decline"]["reply"], *(expand(reply, rules, rng) for reply in replies for _ in range(40))}
+
+
+def test_what_training_declines_with_counts_as_declining():
+    said = declines()
+    assert len(said) > 100
+    assert not [reply for reply in said if not DECLINE.search(reply)]
+
+
+@pytest.mark.parametrize("answer", ["It is a Tuesday.", "Yes, you will pass it.", "Anna is your mother.", "",
+                                    "I know it.", "The shop is open.", "You ate bread and now you are full."])
+def test_an_answer_that_pretends_to_know_is_no_declining(answer):
+    assert not DECLINE.search(answer)
 
 
 def test_small_talk_and_what_nobody_knows():

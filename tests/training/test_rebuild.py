@@ -9,6 +9,7 @@ import torch
 from course_lib.checkpoint import load
 from course_lib.config import ModelConfig
 from course_lib.training import command, rebuild
+from course_lib.training.held_back import held_back_loss
 from course_lib.training.rebuild import cached_corpus, corpus_digest, make_model, run_files
 from course_lib.training.resume import cut_log, entry_step
 from course_lib.training.train import Batches, Recipe, TrainConfig, encode_corpus
@@ -75,6 +76,8 @@ def test_the_corpus_has_the_name_of_all_that_it_is_made_from(tokenizer, tmp_path
     names.append(corpus_digest(tokenizer, TOKENS))
     monkeypatch.setattr(rebuild, "TRAIN_SEED", 7)
     names.append(corpus_digest(tokenizer, TOKENS))
+    monkeypatch.setattr(rebuild, "POCKET_CHAT_TEMPLATE", "another")
+    names.append(corpus_digest(tokenizer, TOKENS))
     monkeypatch.setattr(tokenizer, "mergeable_ranks", dict(list(tokenizer.mergeable_ranks.items())[:-1]))
     names.append(corpus_digest(tokenizer, TOKENS))
     assert len(set(names)) == len(names)
@@ -129,7 +132,7 @@ def steps(path):
     return [json.loads(line)["step"] for line in path.read_text().splitlines()]
 
 
-def test_after_kills_every_step_is_in_the_log_once(run, tmp_path):
+def test_after_kills_every_step_is_in_the_log_once(run, text, tmp_path):
     for kill in (7, 17, 25):  # the first before anything was saved; saved at 10 and 20
         with pytest.raises(Cut):
             run(kill)
@@ -139,6 +142,8 @@ def test_after_kills_every_step_is_in_the_log_once(run, tmp_path):
     assert [json.loads(line)["tokens"] for line in log.read_text().splitlines()] == [8 * n for n in range(1, 41)]
     facts = json.loads((tmp_path / "out" / "training.json").read_text())
     assert facts["last"]["step"] == facts["config"]["steps"] == 40
+    saved = load(tmp_path / "out", device="cpu", dtype=torch.float32)
+    assert facts["val_loss"] == pytest.approx(held_back_loss(saved.model, text, 64), abs=0.01)  # saved in bfloat16
     run()  # what is done stays done
     assert steps(log) == list(range(1, 41))
 
@@ -166,3 +171,12 @@ def test_the_command_starts_anew_when_told_to(monkeypatch, tmp_path):
     recipe = command.RECIPES["pocket-draft"].config.steps
     assert seen == [("pocket-draft", recipe, [True, True]), ("pocket-draft", 7, [False, False])]
     assert all(path.exists() for path in run_files(tmp_path, "pocket"))
+
+
+def test_both_models_read_the_same_batches_which_are_made_once(monkeypatch, tmp_path):
+    made, read = [], []
+    monkeypatch.setattr(command, "train_tokenizer", lambda: None)
+    monkeypatch.setattr(command, "corpus_batches", lambda *args: made.append(object()) or made[-1])
+    monkeypatch.setattr(command, "make_model", lambda name, tokenizer, batches, *args, **kw: read.append(batches))
+    command.main(["--work", str(tmp_path)])
+    assert len(made) == 1 and read == made * 2

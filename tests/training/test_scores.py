@@ -1,12 +1,23 @@
 """The measures of the evaluation, on answers made by hand."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from course_lib import load
 from course_lib.training import scores
-from course_lib.training.corpus import Writer, people
-from course_lib.training.questions import Question, user
-from course_lib.training.scores import Score, draft_acceptance, newcomers, report, report_families, score
+from course_lib.training.corpus import TOOLS, Writer, people
+from course_lib.training.questions import SEED, Question, kinds, user
+from course_lib.training.scores import (
+    Score,
+    ask,
+    consistent_stories,
+    draft_acceptance,
+    newcomers,
+    report,
+    report_families,
+    score,
+)
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +32,27 @@ def test_right_and_wrong_answers_are_counted_by_wording(monkeypatch):
     counted = score(None, iter(asked), 3)
     assert counted == Score(2, 3, (("b?", "no"),), (("a", 2, 2), ("b", 0, 1)))
     assert counted.share == pytest.approx(2 / 3)
+
+
+def test_the_control_tokens_of_an_answer_count_where_tools_are_on_offer(pocket, monkeypatch):
+    ids = pocket.tokenizer.encode("<tool_call>\n{}\n</tool_call>", allowed_special="all")
+    monkeypatch.setattr(scores, "generate", lambda *args: SimpleNamespace(text="\n{}\n", token_ids=tuple(ids)))
+    assert ask(pocket, Question(user("?"), list(TOOLS.values()), bool)) == "<tool_call>\n{}\n</tool_call>"
+    assert ask(pocket, Question(user("?"), None, bool)) == "\n{}\n"
+
+
+def test_a_call_ends_the_answer_and_its_last_tag_is_part_of_it(pocket):
+    question = next(kinds(SEED)["calculator"])
+    answer = ask(pocket, question)
+    assert answer.count("</tool_call>") == 1 and answer.endswith("</tool_call>")
+
+
+def test_an_empty_story_is_not_consistent(pocket, monkeypatch):
+    girls = people()["girls"]
+    told = iter(["", " \n", "It was dark. It was very dark.", f"It was dark. It was late. {girls[0]} came."])
+    monkeypatch.setattr(scores, "generate", lambda *args: SimpleNamespace(text=next(told)))
+    found = consistent_stories(pocket, sample=4)
+    assert (found.right, found.asked) == (1, 4) and [text for _, text in found.wrong][:2] == ["", " \n"]
 
 
 def test_the_report_says_what_is_too_low():

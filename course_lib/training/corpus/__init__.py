@@ -2,7 +2,7 @@
 
 `documents(seed)` yields stories, encyclopedia entries, capitals, everyday texts and conversations
 without end; the same seed gives the same text. The files in `data/` hold every fact and every wording;
-`held_out.toml` holds wordings that training never shows. Plots, operands, made-up words and pronoun
+`held_out.toml` holds wordings that training never shows. Story plans, operands, made-up words and pronoun
 sentences are kept out by a hash of their text (`is_held_out`), so that the evaluation asks what training
 never showed.
 """
@@ -37,6 +37,8 @@ __all__ = ["DOCUMENT_WEIGHTS", "END_OF_TEXT", "EXCHANGE_WEIGHTS", "TOOLS", "Entr
            "continents", "data", "documents", "encyclopedia", "held_out_wordings", "is_held_out", "main", "people",
            "stories", "training_documents"]
 
+DRILL_EVERY = 8
+
 
 def documents(seed: int = 0) -> Iterator[str]:
     """The course's text, document by document, without end."""
@@ -45,11 +47,11 @@ def documents(seed: int = 0) -> Iterator[str]:
         yield writer.document()
 
 
-def training_documents(seed: int = 0, *, drill_every: int = 8) -> Iterator[str]:
-    """What the models read: `documents`, and every so-manieth time a drill instead.
+def training_documents(seed: int = 0, *, drill_every: int = DRILL_EVERY) -> Iterator[str]:
+    """What the models read: `documents`, with every `drill_every`-th one a drill.
 
-    A small model discovers late that what stood before can be copied, which names, operands and
-    tool results ask of it. Text that repeats itself shows it early.
+    A model this small is slow to discover that it can copy from earlier text. Names, operands and tool
+    results all depend on it. Text that repeats itself shows it early.
     """
     text, drill = documents(seed), Writer(seed)
     for number in count(1):
@@ -60,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print documents of the training text, to read them or to keep them."""
     parser = Parser(prog="python -m course_lib corpus", description=main.__doc__)
     parser.add_argument("--documents", type=in_range(0), default=10, help="how many (default: 10)")
-    parser.add_argument("--seed", type=int, default=0, help="which text (default: 0, that of the training)")
+    parser.add_argument("--seed", type=int, default=0, help="which text (default: 0, the one that was trained on)")
     args = parser.parse_args(argv)
     for text in islice(documents(args.seed), args.documents):
         print(text)

@@ -1,4 +1,4 @@
-"""How people ask: a wording of the data files, typed the way people type, and never one that is held out."""
+"""How people ask: a wording of the data files that is not held out, typed the way people type."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ UNHEARD = re.compile(r"[^\w+*/=\x00-]")
 HYPHEN = re.compile(r"(?<!\x00)-|-(?!\x00)")  # a minus stands between two numbers
 
 
-def ask(rng: Random, wordings: Sequence[str], held_out: Sequence[str], **variables: str) -> str:
-    """One of the wordings that is none of the held-out ones, whatever its capitals and marks, with its variables."""
+def choose_wording(rng: Random, wordings: Sequence[str], held_out: Sequence[str], **variables: str) -> str:
+    """One of the wordings, with its variables filled in; never one that reads like a held-out one."""
     blanks = {name: BLANK.format(name) for name in variables}
     forbidden = forms(tuple(held_out))
     while form(text := expand(rng.choice(wordings), blanks, rng)) in forbidden:
@@ -30,7 +30,7 @@ def ask(rng: Random, wordings: Sequence[str], held_out: Sequence[str], **variabl
 
 @cache
 def forms(wordings: tuple[str, ...]) -> frozenset[str]:
-    """What of these wordings is heard when they are read aloud."""
+    """The `form` of each wording, its slots taken as variables."""
     return frozenset(form(SLOT.sub(lambda slot: BLANK.format(slot[2]), wording)) for wording in wordings)
 
 

@@ -82,7 +82,7 @@ def people() -> dict[str, list]:
 
 @cache
 def stories() -> tuple[Story, ...]:
-    """Every story plan, those of `stories.toml` first."""
+    """Every story plan, the simple ones of `stories.toml` first."""
     short = data("stories")
     plans = [Story(f"{cast} story {number}", cast, ("{hero}",), text, short["rules"])
              for cast, kind in (("any", "skeletons"), ("child", "child_skeletons"))

@@ -72,7 +72,7 @@ def parse(text: str) -> Template:
 
 
 def expand(template: str, rules: Rules, rng: Random) -> str:
-    """Fill every slot of `template` and make every choice, and those of what fills it.
+    """Fill every slot of `template` and make every choice, also inside what fills a slot.
 
     A rule that is a plain string is a variable. The alternatives of a list are drawn like cards from a
     pack, which is complete again when it has been used up.

@@ -26,7 +26,7 @@ class Prose:
 
     Args:
         seed: of the one random generator behind every choice.
-        held_out: ask with the wordings, plots, operands, words and sentences that training never shows.
+        held_out: ask with the wordings, plans, operands, words and sentences that training never shows.
     """
 
     def __init__(self, seed: int, *, held_out: bool = False) -> None:
@@ -89,7 +89,7 @@ class Prose:
         return self.story(self.rng.choice(short_stories()))[0]
 
     def long_document(self) -> str:
-        """An everyday text of some hundred words, whose end can only be told by who remembers its beginning."""
+        """An everyday text of a few hundred words; only what its beginning says tells how it ends."""
         table = data("everyday_long")
         text = self.rng.choice(table["text"])["text"]
         rules = data("words")["rules"] | table.get("rules", {}) | self.characters("adult")

@@ -8,7 +8,7 @@ from operator import add, floordiv, mul, sub
 from typing import Any
 
 from course_lib.chat_template import POCKET_CHAT_TEMPLATE, render_chat
-from course_lib.training.corpus.asking import as_typed, ask, with_slip
+from course_lib.training.corpus.asking import as_typed, choose_wording, with_slip
 from course_lib.training.corpus.facts import (
     Entry,
     capitals,
@@ -29,7 +29,7 @@ DOCUMENT_WEIGHTS = {"conversation": 67, "story": 6, "encyclopedia": 8, "pronoun"
                     "everyday": 2, "long": 1}
 EXCHANGE_WEIGHTS = {"encyclopedia": 32, "capital": 12, "country": 2, "calculator": 20, "dictionary": 14, "pronoun": 6,
                     "repeat": 2, "story": 8, "small_talk": 18, "decline": 3, "unknown": 1}
-PLAIN = 10  # so many wordings of a list come first because they are the plainest; people use them most
+PLAIN = 10  # the first wordings of a list are the plainest; people use them most
 OPERATIONS = {"add": add, "subtract": sub, "multiply": mul, "divide": floordiv}
 TOOLSETS = {("calculator", "dictionary"): 6, ("calculator",): 1, ("dictionary",): 1, (): 2}
 BETWEEN_TURNS = "\x1e"  # a turn may have several lines
@@ -49,7 +49,7 @@ TOOLS = {
 
 
 class Writer(Prose):
-    """Writes one document after another from a seed; the arguments are those of `Prose`."""
+    """Writes one document after another from a seed; it takes the arguments of `Prose`."""
 
     def document(self) -> str:
         """A document of a random kind, closed by the end-of-text token."""
@@ -66,7 +66,7 @@ class Writer(Prose):
     def capital_document(self) -> str:
         """A few sentences on the capitals of countries."""
         chosen = self.rng.sample(sorted(capitals()), self.rng.randint(2, 5))
-        return " ".join(self.capital_reply("capital", country, "prose") for country in chosen)
+        return " ".join(self.country_reply("capital", country, "prose") for country in chosen)
 
     # Conversations: each exchange returns the messages that it adds
 
@@ -97,15 +97,16 @@ class Writer(Prose):
             wordings: a list of the topic in `questions.toml`; `held_out.toml` calls "train" "wordings".
             keep: a part of the question that is typed without a slip.
         """
-        return self.worded(data("questions")[topic][wordings], held_out_wordings(topic, wordings), keep, **variables)
+        held_out = held_out_wordings(topic, wordings) if self.held_out else left_out_wordings(topic, wordings)
+        return self.worded(data("questions")[topic][wordings], held_out, keep, **variables)
 
     def worded(self, train: Sequence[str], held_out: Sequence[str], keep: str = "", **variables: str) -> str:
         """A training wording as somebody types it, or a held-out one as it is written."""
         if self.held_out:
-            return ask(self.rng, held_out, (), **variables)
+            return choose_wording(self.rng, held_out, (), **variables)
         if self.rng.random() < 0.2:
             train = train[:PLAIN]
-        return as_typed(ask(self.rng, train, held_out, **variables), self.rng, keep=keep)
+        return as_typed(choose_wording(self.rng, train, held_out, **variables), self.rng, keep=keep)
 
     def encyclopedia_question(self, entry: Entry, wordings: str = "train") -> str:
         """What is ...? By any of its names, and now and then how it works or what it is for."""
@@ -132,7 +133,7 @@ class Writer(Prose):
         """What is the capital of ...? And of ...?"""
         messages, wordings = [], "train"
         for country in self.rng.sample(sorted(capitals()), self.pick({1: 6, 2: 3, 3: 1})):
-            messages += exchange(self.capital_question(country, wordings), self.capital_reply("capital", country))
+            messages += exchange(self.capital_question(country, wordings), self.country_reply("capital", country))
             wordings = "follow_up"
         return messages
 
@@ -141,8 +142,8 @@ class Writer(Prose):
         bare = country.removeprefix("the ") if self.rng.random() < 0.3 else country
         return self.question("capital", wordings, keep=bare, country=bare)
 
-    def capital_reply(self, topic: str, country: str, reply: str = "reply") -> str:
-        """A sentence that names the capital."""
+    def country_reply(self, topic: str, country: str, reply: str = "reply") -> str:
+        """A sentence on a country: its capital, its continent or both, as this list of the topic says it."""
         text = self.fill(self.rng.choice(data("questions")[topic][reply]), country=country,
                          capital=capitals()[country], continent=continents()[country])
         return text.replace("..", ".")  # after D.C.
@@ -154,7 +155,7 @@ class Writer(Prose):
         kind, asked = self.rng.choice([("", country), ("capital_", capital)])
         wording = self.rng.choice(data("questions")["country"][f"{kind}train"])
         question = self.fill(wording, country=country, capital=capital).replace("..", ".")  # after D.C.
-        reply = self.capital_reply("country", country, f"{kind}reply")
+        reply = self.country_reply("country", country, f"{kind}reply")
         return exchange(as_typed(question, self.rng, keep=asked), reply)
 
     def story_exchange(self, tools: tuple[str, ...]) -> Messages:
@@ -181,7 +182,8 @@ class Writer(Prose):
         text = " ".join(self.rng.choice(makers)() for _ in range(self.rng.randint(2, 6)))
         wordings = data("questions")["repeat"]["train"]
         held_out = held_out_wordings("repeat")
-        return exchange(ask(self.rng, *((held_out, ()) if self.held_out else (wordings, held_out)), text=text), text)
+        chosen = (held_out, ()) if self.held_out else (wordings, held_out)
+        return exchange(choose_wording(self.rng, *chosen, text=text), text)
 
     def small_talk_exchange(self, tools: tuple[str, ...]) -> Messages:
         """Hello, thank you, who are you?"""
@@ -234,6 +236,7 @@ class Writer(Prose):
         table = data("tools")["dictionary"]
         word = self.made_up_word()
         question = self.worded(table["train"], held_out_wordings("dictionary"), keep=word, word=word)
+        # The dictionary needs the word as it is spelled, whatever as_typed did to its case.
         question = re.sub(word, word, question, flags=re.IGNORECASE)
         if "dictionary" not in tools:
             return exchange(question, self.fill(self.rng.choice(table["without"]), word=word))
@@ -246,6 +249,11 @@ def held_out_wordings(topic: str, wordings: str = "train") -> Sequence[str]:
     """The wordings of a topic that training never shows, under the name of the list they answer to; () if none."""
     found = data("held_out").get(topic, {}).get({"train": "wordings"}.get(wordings, wordings), ())
     return found["wordings"] if isinstance(found, dict) else found
+
+
+def left_out_wordings(topic: str, wordings: str = "train") -> Sequence[str]:
+    """The held-out wordings of a topic, and those that training leaves out although nobody is asked them."""
+    return [*held_out_wordings(topic, wordings), *data("held_out")["not_asked"].get(topic, {}).get(wordings, ())]
 
 
 def exchange(user: str, assistant: str) -> Messages:
