@@ -91,7 +91,7 @@ class Exam:
     Attributes:
         items: the questions by kind.
         prompts: their ids, in the chat template.
-        story: ids of an unseen story in rows (B, T), for fluency.
+        story: ids of stories in rows (B, T), for fluency; their plans are those of the training, filled anew.
     """
 
     items: Mapping[str, Sequence[Item]]
@@ -100,11 +100,11 @@ class Exam:
 
     @classmethod
     def write(cls, lm: LanguageModel, *, n: int = 24, seed: int = SEED, rows: int = 6, length: int = 96) -> Exam:
-        """n questions of each kind, and stories cut into `rows` rows of `length` tokens."""
+        """n questions of each kind, and new stories cut into `rows` rows of `length` tokens."""
         require(1 <= n <= len(encyclopedia()), "n", n, f"in [1, {len(encyclopedia())}]")
         items = exam_items(n, seed)
         prompts = {kind: [chat_prompt(lm, item.question) for item in asked] for kind, asked in items.items()}
-        writer = Writer(seed, held_out=True)
+        writer = Writer(seed)
         stories = (lm.tokenizer.encode(writer.story()[0])[:length] for _ in count())
         long_ones = islice((ids for ids in stories if len(ids) == length), rows)
         return cls(items, prompts, torch.tensor(list(long_ones), device=lm.model.embed_tokens.weight.device))
