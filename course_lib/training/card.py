@@ -9,7 +9,6 @@ from course_lib.costs import parameter_count
 from course_lib.training.corpus import DRILL_EVERY, capitals, encyclopedia, stories
 from course_lib.training.guidance import GUIDED_HEADS
 from course_lib.training.scores import Score, report, report_families
-from course_lib.training.train import VALIDATION_TOKENS
 
 CARD = """\
 # pocket
@@ -82,7 +81,7 @@ def card(lm: LanguageModel, draft: LanguageModel, scores: dict[str, Score], *, p
     rows = {"command": "`{command}`", "seed": "{config[seed]}", "steps": "{last[step]:,}",
             "guided steps": "{guided}",
             "tokens read": "{last[tokens]:,}", "wall time": "{last[seconds]:,.0f} s",
-            f"validation loss, {VALIDATION_TOKENS:,} tokens": "{val_loss:.3f}",
+            "loss on all held-back text": "{val_loss:.3f}",
             "machine": "{machine}", "note": "{note}"}
     training = "\n".join(f"| {name} | " + " | ".join(form.format(**fact) for fact in facts) + " |"
                          for name, form in rows.items())

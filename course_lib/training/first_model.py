@@ -11,6 +11,7 @@ from course_lib.config import ModelConfig
 from course_lib.device import device as choose_device
 from course_lib.model import CausalLM
 from course_lib.tokenizer import Tokenizer
+from course_lib.training import train
 from course_lib.training.corpus import END_OF_TEXT, Writer
 from course_lib.training.train import (
     TRAIN_SEED,
@@ -19,6 +20,7 @@ from course_lib.training.train import (
     Batches,
     Recipe,
     TrainConfig,
+    encode_corpus,
     encode_documents,
 )
 
@@ -43,6 +45,12 @@ def simple_batches(tokenizer: Tokenizer, *, tokens: int = TRAIN_TOKENS) -> tuple
     sizes = {TRAIN_SEED: tokens, VALIDATION_SEED: VALIDATION_TOKENS}
     return tuple(Batches(encode_documents(tokenizer, simple_documents(seed), size), end, seed=0)
                  for seed, size in sizes.items())
+
+
+def held_back_batches(tokenizer: Tokenizer) -> Batches:
+    """Batches of the text that the training of the shipped models held back."""
+    text = encode_corpus(tokenizer, train.VALIDATION_TOKENS, VALIDATION_SEED)
+    return Batches(text, tokenizer.special_tokens[END_OF_TEXT], seed=0)
 
 
 def fresh_model(shape: ModelConfig, *, seed: int = 0, device: str | torch.device | None = None) -> CausalLM:

@@ -17,15 +17,13 @@ from course_lib.checkpoint import LanguageModel, save
 from course_lib.tokenizer import Tokenizer
 from course_lib.training import corpus
 from course_lib.training.corpus import END_OF_TEXT
-from course_lib.training.first_model import fresh_model
+from course_lib.training.first_model import fresh_model, held_back_batches
 from course_lib.training.held_back import held_back_loss
 from course_lib.training.machine import machine
 from course_lib.training.resume import append_log, cut_log, steps_done
 from course_lib.training.train import (
     RECIPES,
     TRAIN_SEED,
-    VALIDATION_SEED,
-    VALIDATION_TOKENS,
     Batches,
     TrainConfig,
     encode_corpus,
@@ -35,9 +33,8 @@ from course_lib.training.train import (
 
 def corpus_batches(tokenizer: Tokenizer, work: Path, tokens: int) -> tuple[Batches, Batches]:
     """Training and validation batches; the encoded corpus is kept in `work` for the next run."""
-    end = tokenizer.special_tokens[END_OF_TEXT]
-    validation = encode_corpus(tokenizer, VALIDATION_TOKENS, VALIDATION_SEED)
-    return Batches(cached_corpus(tokenizer, work, tokens), end, seed=0), Batches(validation, end, seed=0)
+    training = Batches(cached_corpus(tokenizer, work, tokens), tokenizer.special_tokens[END_OF_TEXT], seed=0)
+    return training, held_back_batches(tokenizer)
 
 
 def cached_corpus(tokenizer: Tokenizer, work: Path, tokens: int) -> np.ndarray:

@@ -30,7 +30,7 @@ def test_the_card_holds_what_it_was_given_and_no_slot(written):
     assert "| capitals | 9 | 10 | 90.0% | 95% | too low |" in written
     assert "- high" in written and "- It pulls." in written and "{" not in written
     assert f"{parameter_count(POCKET).total:,} parameters, 10 layers of width 256" in written
-    assert "| validation loss, 60,000 tokens | 0.712 | 0.900 |" in written
+    assert "| loss on all held-back text | 0.712 | 0.900 |" in written
     assert "| guided steps | 60 to 900 |" in written and "| tokens read | 1,234,567 |" in written
 
 
