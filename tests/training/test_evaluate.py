@@ -83,7 +83,7 @@ def test_its_stories_are_neither_predictable_nor_random(pocket):
 
 
 def test_the_draft_guesses_well_enough(pocket):
-    assert draft_acceptance(pocket, load("pocket-draft"), sample=12).share >= in_card("draft acceptance") - 0.05
+    assert draft_acceptance(pocket, load("pocket-draft")).share == pytest.approx(in_card("draft acceptance"), abs=0.03)
 
 
 PROMPTS = pytest.mark.parametrize("prompt", ["What is gravity?", user("What is gravity?")], ids=["raw", "chat"])
