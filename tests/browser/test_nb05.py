@@ -9,7 +9,7 @@ import json
 import pytest
 from lab import RUN_ALL
 
-CELLS = ("imports", "product", "cross-entropy-exercise", "weight", "schedule-exercise", "noise",
+CELLS = ("imports", "product", "cross-entropy-exercise", "shift-exercise", "weight", "schedule-exercise", "noise",
          "schedule-widget-data", "schedule-widget", "before", "train")
 FEWER = "\nFIRST_MODEL = FIRST_MODEL._replace(config=TrainConfig(steps=100, sequences=4, length=48, long_every=0))"
 TRAINING = "document.querySelector('.course-trainer .course-chart')"
