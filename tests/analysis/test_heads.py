@@ -96,7 +96,7 @@ BY_HAND = {"Mia": [0], "Tom": [1], "Ravi": [2, 3], "Zoe": [4, 4], " Mia": [5], "
            " Zoe": [9], "\n": [10]}
 
 
-def test_lines_said_twice_have_so_many_ids_and_no_id_twice():
+def test_lines_said_twice_have_n_ids_and_no_id_twice():
     tokenizer = SimpleNamespace(encode=BY_HAND.__getitem__)
     lines = set()
     for seed in range(20):
