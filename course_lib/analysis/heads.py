@@ -107,7 +107,7 @@ def lines_said_twice(tokenizer: Any, words: Sequence[str], n: int, *, batch_size
             rows.append(torch.tensor(ids))
         if len(rows) == batch_size:
             return torch.stack(rows).repeat(1, 2)  # (B, 2 n)
-    require(False, "n", n, "a number of tokens that a line of these words can have")
+    raise ValueError(f"n = {n} is not allowed: must be a number of tokens that a line of these words can have")
 
 
 def induction_scores(attentions: Tensor, n: int) -> Tensor:

@@ -86,10 +86,10 @@ class Recipe(NamedTuple):
     config: TrainConfig
 
 
-CORPUS_TOKENS, VALIDATION_TOKENS = 20_000_000, 60_000
-RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=6000, sequences=8, length=256, long_every=10,
+CORPUS_TOKENS, VALIDATION_TOKENS = 24_000_000, 60_000
+RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=11_000, sequences=8, length=256, long_every=10,
                                                 peak_lr=4e-3, guided=(60, 900))),
-           "pocket-draft": Recipe(POCKET_DRAFT, TrainConfig(steps=3000, peak_lr=3e-3))}
+           "pocket-draft": Recipe(POCKET_DRAFT, TrainConfig(steps=8000, peak_lr=3e-3))}
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:

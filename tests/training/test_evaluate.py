@@ -25,8 +25,7 @@ from course_lib.training.scores import (
 SAMPLE = 30
 CARD = (MODELS / "pocket" / "README.md").read_text()
 # The kinds whose threshold these weights miss, as the card says.
-SHORT = {"encyclopedia", "capitals", "calculator", "dictionary", "pronouns", "stories asked for", "small talk",
-         "consistent stories", "draft acceptance"}
+SHORT = {"calculator", "dictionary", "pronouns", "stories asked for", "small talk"}
 
 
 def row(kind):
@@ -101,8 +100,10 @@ def test_gravity_at_temperature_0(pocket, prompt):
     assert on_gravity(pocket, prompt, 0)[1]
 
 
-@pytest.mark.xfail(reason="at 0.8 about every third answer strays to another thing", strict=True)
-@PROMPTS
+@pytest.mark.parametrize("prompt", [
+    pytest.param("What is gravity?", id="raw", marks=pytest.mark.xfail(
+        reason="without the chat template, at 0.8 about every second answer strays to another thing", strict=True)),
+    pytest.param(user("What is gravity?"), id="chat")])
 def test_gravity_in_other_words_at_0_8(pocket, prompt):
     greedy, _ = on_gravity(pocket, prompt, 0)
     warm = [on_gravity(pocket, prompt, 0.8, seed) for seed in range(3)]

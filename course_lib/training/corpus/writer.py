@@ -25,10 +25,10 @@ END_OF_TEXT = "<|endoftext|>"
 Messages = list[dict[str, Any]]
 
 # How often each kind of document and each kind of exchange in a conversation is drawn.
-DOCUMENT_WEIGHTS = {"conversation": 67, "story": 6, "encyclopedia": 8, "pronoun": 6, "dialogue": 4, "capital": 2,
+DOCUMENT_WEIGHTS = {"conversation": 70, "story": 6, "encyclopedia": 6, "pronoun": 9, "dialogue": 4, "capital": 2,
                     "everyday": 2, "long": 1}
-EXCHANGE_WEIGHTS = {"encyclopedia": 32, "capital": 12, "country": 2, "calculator": 20, "dictionary": 14, "pronoun": 6,
-                    "repeat": 2, "story": 8, "small_talk": 18, "decline": 3, "unknown": 1}
+EXCHANGE_WEIGHTS = {"encyclopedia": 32, "capital": 15, "country": 2, "calculator": 24, "dictionary": 17, "pronoun": 9,
+                    "repeat": 2, "story": 12, "small_talk": 26, "decline": 3, "unknown": 1}
 PLAIN = 10  # the first wordings of a list are the plainest; people use them most
 OPERATIONS = {"add": add, "subtract": sub, "multiply": mul, "divide": floordiv}
 TOOLSETS = {("calculator", "dictionary"): 6, ("calculator",): 1, ("dictionary",): 1, (): 2}
