@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from course_lib.classroom.answers import LIBRARY, answer
 from course_lib.classroom.attempt import Attempt, is_readers, usual_settings
 from course_lib.classroom.checks import exercises_of, find, notebooks
 from course_lib.classroom.checks.compare import CheckFailed, cut, without_addresses
@@ -75,16 +76,17 @@ def hint(exercise_id: str) -> None:
     hints = find(exercise_id).hints
     given = _hints_given[exercise_id]
     if given == len(hints):
-        print(f"No more hints for {exercise_id}: solution({exercise_id!r}) shows the finished version.")
+        print(f"No more hints for {exercise_id}: solution({exercise_id!r}) shows an answer.")
         return
     _hints_given[exercise_id] += 1
     print(f"Hint {given + 1} of {len(hints)}: {hints[given]}")
 
 
 def solution(exercise_id: str) -> None:
-    """Print the source of the finished version, the one that runs where an exercise is not attempted."""
-    finished = find(exercise_id).finished
-    print(f"# {finished.__module__}.{finished.__qualname__}", inspect.getsource(finished).rstrip(), sep="\n")
+    """Print a short answer to an exercise and, where the library has something that can do more, its name."""
+    print(inspect.getsource(answer(exercise_id)).rstrip())
+    if exercise_id in LIBRARY:
+        print(f"\n# Compare {LIBRARY[exercise_id]}.")
 
 
 def progress(notebook: str | None = None) -> None:

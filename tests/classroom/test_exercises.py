@@ -255,18 +255,26 @@ def test_hints_count_up_and_end(capsys):
         exercises.hint("01.2")
     said = capsys.readouterr().out.splitlines()
     assert said[:3] == [f"Hint {i} of 3: {text}" for i, text in enumerate(find("01.2").hints, 1)]
-    assert said[3] == said[4] == "No more hints for 01.2: solution('01.2') shows the finished version."
+    assert said[3] == said[4] == "No more hints for 01.2: solution('01.2') shows an answer."
     exercises.hint("01.1")
     assert capsys.readouterr().out.startswith("Hint 1 of 3")
 
 
-def test_solution_is_the_source_of_what_runs(capsys):
+def test_solution_is_an_answer_that_can_be_typed_into_the_cell(capsys):
     exercises.solution("01.2")
-    title, _, source = capsys.readouterr().out.partition("\n")
-    assert title == "# course_lib.tokenizer.merge"
-    assert source.rstrip() == inspect.getsource(attempt_merge("    ...")).rstrip()
-    again = cell("from course_lib.tokenizer import Pair, Sequence\n" + source)["merge"]
-    assert again([1, 1, 1], (1, 1), 9) == [9, 1]
+    source = capsys.readouterr().out
+    assert source.startswith("def merge(ids, pair, new_id):\n    merged, i = [], 0\n")
+    bound = cell(f'@exercise("01.2")\n{source}')["merge"]
+    assert bound is not merge and bound([1, 1, 1], (1, 1), 9) == [9, 1]
+    assert "01.2 is right" in capsys.readouterr().out
+
+
+def test_solution_names_a_version_of_the_library_that_does_more(capsys):
+    exercises.solution("03.1")
+    *source, empty, last = capsys.readouterr().out.splitlines()
+    assert source[0] == "def attention_weights(q, k, mask):" and not any("repeat_kv" in line for line in source)
+    assert (empty, last) == ("", "# Compare course_lib.layers.attention_weights, "
+                                 "where query heads may share a key head.")
 
 
 @pytest.mark.parametrize("call", [exercises.exercise, exercises.hint, exercises.solution])
