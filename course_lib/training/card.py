@@ -6,7 +6,7 @@ import json
 
 from course_lib.checkpoint import MODELS, LanguageModel
 from course_lib.costs import parameter_count
-from course_lib.training.corpus import DRILL_EVERY, capitals, encyclopedia, stories
+from course_lib.training.corpus import PRETRAINING, TUNING, Mix, capitals, encyclopedia, stories
 from course_lib.training.guidance import GUIDED_HEADS
 from course_lib.training.scores import Score, report, report_families
 
@@ -61,6 +61,10 @@ on it. One training document in {drill_every} is therefore a drill in copying, a
 tells {guided_heads} attention heads of `pocket` where to look (`course_lib.training.guidance`). Nothing holds them
 there afterwards.
 
+In the steps of tuning the rate rises once more, to less than half of what it was, and the mix has more of what people
+ask for: {conversations:.0%} of its documents are conversations ({before:.0%} before), with more small talk, sums and
+pronouns in them, and small talk is answered in its usual words more often.
+
 `make train` rebuilds the tokenizer and both models, then this card; an interrupted run resumes. The corpus is the
 same everywhere, byte for byte. The weights are not: floating-point sums depend on the machine.
 `training_log.jsonl` holds the loss curve.
@@ -78,8 +82,9 @@ def card(lm: LanguageModel, draft: LanguageModel, scores: dict[str, Score], *, p
     for fact in facts:
         start, end = fact["config"]["guided"]
         fact["guided"] = f"{start:,} to {end:,}" if end else "none"
+        fact["tuned"] = f"the last {fact['tuning']['steps']:,}" if fact.get("tuning") else "none"
     rows = {"command": "`{command}`", "seed": "{config[seed]}", "steps": "{last[step]:,}",
-            "guided steps": "{guided}",
+            "guided steps": "{guided}", "steps of tuning": "{tuned}",
             "tokens read": "{last[tokens]:,}", "wall time": "{last[seconds]:,.0f} s",
             "loss on all held-back text": "{val_loss:.3f}",
             "machine": "{machine}", "note": "{note}"}
@@ -92,4 +97,10 @@ def card(lm: LanguageModel, draft: LanguageModel, scores: dict[str, Score], *, p
         context=c.max_position_embeddings, vocabulary=c.vocab_size, entries=len(encyclopedia()),
         countries=len(capitals()), stories=len(stories()),
         table=report(scores), families=report_families(scores), perplexity=perplexity, samples=samples,
-        training=training, drill_every=DRILL_EVERY, guided_heads=sum(map(len, GUIDED_HEADS.values())))
+        training=training, drill_every=PRETRAINING.drill_every, conversations=share_of_conversations(TUNING),
+        before=share_of_conversations(PRETRAINING), guided_heads=sum(map(len, GUIDED_HEADS.values())))
+
+
+def share_of_conversations(mix: Mix) -> float:
+    """Of the documents of a mix, drills aside."""
+    return mix.documents["conversation"] / sum(mix.documents.values())

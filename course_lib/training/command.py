@@ -21,9 +21,9 @@ from course_lib.command_line import Parser, UsageError, in_range, usage_errors
 from course_lib.device import device as choose_device
 from course_lib.training.own_model import OwnRun, farewell, train_own
 from course_lib.training.own_text import VOCAB_SIZES, read_texts
-from course_lib.training.rebuild import corpus_batches, make_model, run_files
+from course_lib.training.rebuild import make_model, run_files, tuned
 from course_lib.training.resume import start_anew
-from course_lib.training.train import CORPUS_TOKENS, RECIPES, train_tokenizer
+from course_lib.training.train import RECIPES, Recipe, train_tokenizer
 from course_lib.training.training_log import show_training
 
 MOST_STEPS, MOST_MINUTES = 1_000_000, 10_000
@@ -80,14 +80,18 @@ def shipped(args: argparse.Namespace) -> None:
         device = choose_device()
     args.work.mkdir(parents=True, exist_ok=True)
     if args.restart:
-        start_anew(*(file for name in names for file in run_files(args.work, name)))
+        start_anew(*(file for name in names for one in (name, tuned(name)) for file in run_files(args.work, one)))
     tokenizer = train_tokenizer()
-    batches = corpus_batches(tokenizer, args.work, CORPUS_TOKENS)
     for name in names:
-        config = RECIPES[name].config
-        config = replace(config, steps=args.steps or config.steps)
-        make_model(name, tokenizer, batches, config, args.work, args.models / name,
+        recipe = shortened(RECIPES[name], args.steps) if args.steps else RECIPES[name]
+        make_model(name, tokenizer, recipe, args.work, args.models / name,
                    device=device, compiled=not args.no_compile, note=args.note)
+
+
+def shortened(recipe: Recipe, steps: int) -> Recipe:
+    """The recipe with so many steps, and no more than that of tuning."""
+    tuning = recipe.tuning and replace(recipe.tuning, steps=min(recipe.tuning.steps, steps))
+    return recipe._replace(config=replace(recipe.config, steps=steps), tuning=tuning)
 
 
 def own(args: argparse.Namespace) -> None:

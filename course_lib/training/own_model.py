@@ -155,7 +155,7 @@ def train_own(run: OwnRun, device: torch.device, say: Callable[[str], None] = pr
           on_log=logger(ready, log, ProgressLine(config.steps, first)), log_every=LOG_EVERY)
     loss = held_back_loss(ready.model, ready.validation.tokens, LENGTH)
     save(ready.language_model(run.name), run.folder)
-    write_facts(run.folder, log, config, machine(device), val_loss=loss,
+    write_facts(run.folder, [log], config, machine(device), val_loss=loss,
                 command="python -m course_lib train --text")
     return loss
 

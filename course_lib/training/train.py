@@ -22,7 +22,7 @@ from course_lib.chat_template import POCKET_CHAT_TEMPLATE
 from course_lib.config import ModelConfig, require
 from course_lib.model import CausalLM
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe
-from course_lib.training.corpus import END_OF_TEXT, documents, training_documents
+from course_lib.training.corpus import END_OF_TEXT, PRETRAINING, Mix, documents, training_documents
 from course_lib.training.guidance import Guide
 from course_lib.training.mixed_precision import mixed_precision
 from course_lib.training.resume import Progress, load_resume, run_settings, save_resume
@@ -30,7 +30,7 @@ from course_lib.training.resume import Progress, load_resume, run_settings, save
 SPECIAL_TOKENS = (END_OF_TEXT, "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>",
                   "<tool_response>", "</tool_response>")
 VOCAB_SIZE = 4096
-TRAIN_SEED, VALIDATION_SEED = 0, 1
+TRAIN_SEED, VALIDATION_SEED, TUNING_SEED = 0, 1, 3
 SAVE_SECONDS = 300  # a run that is cut off loses no more than that
 
 POCKET = ModelConfig(vocab_size=VOCAB_SIZE, hidden_size=256, intermediate_size=640, num_hidden_layers=10,
@@ -80,15 +80,19 @@ class TrainConfig:
 
 
 class Recipe(NamedTuple):
-    """The shape of a shipped model and how it was trained."""
+    """The shape of a shipped model and how it was trained; if it was tuned afterwards, how."""
 
     model: ModelConfig
     config: TrainConfig
+    tuning: TrainConfig | None = None
 
 
-CORPUS_TOKENS, VALIDATION_TOKENS = 24_000_000, 60_000
-RECIPES = {"pocket": Recipe(POCKET, TrainConfig(steps=11_000, sequences=8, length=256, long_every=10,
-                                                peak_lr=4e-3, guided=(60, 900))),
+CORPUS_TOKENS, TUNING_TOKENS, VALIDATION_TOKENS = 24_000_000, 5_000_000, 60_000
+RECIPES = {"pocket": Recipe(POCKET,
+                            TrainConfig(steps=11_000, sequences=8, length=256, long_every=10, peak_lr=4e-3,
+                                        guided=(60, 900)),
+                            TrainConfig(steps=2000, sequences=8, length=256, long_every=10, peak_lr=1.5e-3,
+                                        warmup_steps=50, decay_fraction=0.9)),
            "pocket-draft": Recipe(POCKET_DRAFT, TrainConfig(steps=8000, peak_lr=3e-3))}
 
 
@@ -153,9 +157,9 @@ def train_tokenizer(*, characters: int = 4_000_000) -> Tokenizer:
                      eos_token="<|im_end|>")
 
 
-def encode_corpus(tokenizer: Tokenizer, tokens: int, seed: int) -> np.ndarray:
+def encode_corpus(tokenizer: Tokenizer, tokens: int, seed: int, mix: Mix = PRETRAINING) -> np.ndarray:
     """At least `tokens` tokens of what the models read, as one array of uint16."""
-    return encode_documents(tokenizer, training_documents(seed), tokens)
+    return encode_documents(tokenizer, training_documents(seed, mix), tokens)
 
 
 def encode_documents(tokenizer: Tokenizer, texts: Iterable[str], tokens: int) -> np.ndarray:

@@ -45,18 +45,22 @@ def show_training(folder: Path | str) -> str:
 
 def recipe_lines(name: str, facts: dict[str, Any], shape: Any) -> list[str]:
     """What was trained, how long, at which learning rate, and with which help."""
-    config, last = facts["config"], facts["last"]
+    config, last, tuning = facts["config"], facts["last"], facts.get("tuning")
+    tuned = tuning["steps"] if tuning else 0
     lines = [f"{name}: {parameter_count(shape).total:,} parameters, {last['step']:,} steps, {last['tokens']:,} tokens, "
              f"{last['seconds']:,.0f} s",
              f"machine: {facts['machine']}",
              f"command: {facts['command']}, seed {config['seed']}",
              f"learning rate: up to {config['peak_lr']:g} in {config['warmup_steps']:,} steps, "
-             f"down to zero over the last {config['decay_fraction']:.0%} of them"]
+             f"down to zero over the last {config['decay_fraction']:.0%} of {last['step'] - tuned:,} steps"]
     first, end = config["guided"]
     if end > first:
         heads = ", ".join(f"{layer}.{head}" for layer, heads in GUIDED_HEADS.items() for head in heads)
         lines.append(f"guided: from step {first:,} to {end:,} a second loss showed the heads {heads} "
                      "(layer.head) where to look")
+    if tuning:
+        lines.append(f"tuning: the last {tuned:,} steps read mostly conversations, at a rate of up to "
+                     f"{tuning['peak_lr']:g}")
     if "val_loss" in facts:
         lines.append(f"validation loss of the finished model: {facts['val_loss']:.3f} nats per token")
     return lines + ([f"note: {facts['note']}"] if facts.get("note") else [])

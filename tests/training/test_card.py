@@ -18,7 +18,8 @@ def written(tmp_path, monkeypatch):
     """A card of models that were never trained."""
     for name, loss in (("pocket", 0.71249), ("pocket-draft", 0.9)):
         (tmp_path / name).mkdir()
-        facts = {"config": {"guided": (60, 900), "seed": 4}, "last": {"step": 6000, "tokens": 1234567, "seconds": 70.2},
+        facts = {"config": {"guided": (60, 900), "seed": 4}, "tuning": {"steps": 1500} if name == "pocket" else None,
+                 "last": {"step": 6000, "tokens": 1234567, "seconds": 70.2},
                  "val_loss": loss, "machine": "a slow one", "command": "make it", "note": "In one go."}
         (tmp_path / name / "training.json").write_text(json.dumps(facts))
     monkeypatch.setattr(card_module, "MODELS", tmp_path)
@@ -31,6 +32,7 @@ def test_the_card_holds_what_it_was_given_and_no_slot(written):
     assert "- high" in written and "- It pulls." in written and "{" not in written
     assert f"{parameter_count(POCKET).total:,} parameters, 10 layers of width 256" in written
     assert "| loss on all held-back text | 0.712 | 0.900 |" in written
+    assert "| steps of tuning | the last 1,500 | none |" in written
     assert "| guided steps | 60 to 900 |" in written and "| tokens read | 1,234,567 |" in written
 
 

@@ -12,10 +12,10 @@ from random import Random
 import pytest
 
 from course_lib.training.corpus import (
-    DOCUMENT_WEIGHTS,
     END_OF_TEXT,
-    EXCHANGE_WEIGHTS,
+    PRETRAINING,
     TOOLS,
+    TUNING,
     Writer,
     capitals,
     continents,
@@ -341,18 +341,29 @@ def test_every_dialogue_has_its_turns():
         assert len(turns) % 2 == 0 and all(turns) and not [t for t in turns if re.search(r"[{}|\x1e]", t)]
 
 
+@pytest.mark.parametrize("mix", [PRETRAINING, TUNING], ids=["pretraining", "tuning"])
 @pytest.mark.parametrize("held_out", [False, True])
-def test_every_kind_of_text_can_be_written_and_leaves_no_slot(held_out):
-    writer = Writer(1, held_out=held_out)
+def test_every_kind_of_text_can_be_written_and_leaves_no_slot(held_out, mix):
+    writer = Writer(1, held_out=held_out, mix=mix)
     for _ in range(40):
-        texts = [getattr(writer, f"{kind}_document")() for kind in DOCUMENT_WEIGHTS]
-        for kind in EXCHANGE_WEIGHTS:
+        texts = [getattr(writer, f"{kind}_document")() for kind in mix.documents]
+        for kind in mix.exchanges:
             for tools in ((), tuple(TOOLS)):
                 messages = getattr(writer, f"{kind}_exchange")(tools)
                 assert messages[0]["role"] == "user" and messages[-1]["role"] == "assistant"
                 texts += [message["content"] for message in messages]
         assert not [text for text in texts if SLOT.search(text)]
-        assert all(texts[: len(DOCUMENT_WEIGHTS)])
+        assert all(texts[: len(mix.documents)])
+
+
+def test_tuning_answers_small_talk_in_its_usual_words_more_often():
+    assert PRETRAINING.usual == 0 and TUNING.usual == 0.6
+    writers = Writer(9), Writer(9, mix=PRETRAINING._replace(usual=1.0))
+    topics = {reply: topic["reply"].index(reply) for topic in data("small_talk")["talk"] for reply in topic["reply"]
+              if not re.search(r"[{\[]", reply)}
+    places = [[topics[reply] for _ in range(900) if (reply := writer.small_talk_exchange(())[1]["content"]) in topics]
+              for writer in writers]
+    assert max(places[0]) > 4 and max(places[1]) <= 1
 
 
 def test_a_missing_tool_is_not_called():
@@ -413,7 +424,7 @@ def test_every_eighth_training_document_is_a_drill_and_the_others_are_the_text()
     writer = Writer(3)
     drills = [writer.drill_document() + END_OF_TEXT for _ in range(6)]
     assert mixed[7::8] == drills
-    assert list(itertools.islice(training_documents(3, drill_every=2), 1, 12, 2)) == drills
+    assert list(itertools.islice(training_documents(3, PRETRAINING._replace(drill_every=2)), 1, 12, 2)) == drills
 
 
 def test_a_drill_repeats_its_row():

@@ -93,7 +93,7 @@ def test_the_stored_log_is_shown(tmp_path):
     assert f"small: {weights} parameters, 300 steps, 3,000 tokens, 60 s" in text
     assert "validation loss of the finished model: 1.235 nats per token" in text
     assert "machine: a slow one" in text and "command: make it, seed 3" in text and "note: In one go." in text
-    assert "up to 0.004 in 1,200 steps, down to zero over the last 25%" in text
+    assert "up to 0.004 in 1,200 steps, down to zero over the last 25% of" in text
     assert "guided: from step 5 to 9 a second loss showed the heads 1.0, 1.4, 3.0, 3.4, 5.2" in text
 
 

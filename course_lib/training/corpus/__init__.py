@@ -25,37 +25,36 @@ from course_lib.training.corpus.facts import (
 )
 from course_lib.training.corpus.prose import Pronoun
 from course_lib.training.corpus.writer import (
-    DOCUMENT_WEIGHTS,
     END_OF_TEXT,
-    EXCHANGE_WEIGHTS,
+    PRETRAINING,
     TOOLS,
+    TUNING,
+    Mix,
     Writer,
     held_out_wordings,
 )
 
-__all__ = ["DOCUMENT_WEIGHTS", "END_OF_TEXT", "EXCHANGE_WEIGHTS", "TOOLS", "Entry", "Pronoun", "Writer", "capitals",
+__all__ = ["END_OF_TEXT", "PRETRAINING", "TOOLS", "TUNING", "Entry", "Mix", "Pronoun", "Writer", "capitals",
            "continents", "data", "documents", "encyclopedia", "held_out_wordings", "is_held_out", "main", "people",
            "stories", "training_documents"]
 
-DRILL_EVERY = 8
 
-
-def documents(seed: int = 0) -> Iterator[str]:
+def documents(seed: int = 0, mix: Mix = PRETRAINING) -> Iterator[str]:
     """The course's text, document by document, without end."""
-    writer = Writer(seed)
+    writer = Writer(seed, mix=mix)
     while True:
         yield writer.document()
 
 
-def training_documents(seed: int = 0, *, drill_every: int = DRILL_EVERY) -> Iterator[str]:
-    """What the models read: `documents`, with every `drill_every`-th one a drill.
+def training_documents(seed: int = 0, mix: Mix = PRETRAINING) -> Iterator[str]:
+    """What the models read: `documents`, with drills among them.
 
     A model this small is slow to discover that it can copy from earlier text. Names, operands and tool
     results all depend on it. Text that repeats itself shows it early.
     """
-    text, drill = documents(seed), Writer(seed)
+    text, drill = documents(seed, mix), Writer(seed)
     for number in count(1):
-        yield drill.drill_document() + END_OF_TEXT if number % drill_every == 0 else next(text)
+        yield drill.drill_document() + END_OF_TEXT if number % mix.drill_every == 0 else next(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import add, floordiv, mul, sub
-from typing import Any
+from typing import Any, NamedTuple
 
 from course_lib.chat_template import POCKET_CHAT_TEMPLATE, render_chat
 from course_lib.training.corpus.asking import as_typed, choose_wording, with_slip
@@ -24,15 +24,40 @@ from course_lib.training.corpus.prose import Prose
 END_OF_TEXT = "<|endoftext|>"
 Messages = list[dict[str, Any]]
 
-# How often each kind of document and each kind of exchange in a conversation is drawn.
-DOCUMENT_WEIGHTS = {"conversation": 70, "story": 6, "encyclopedia": 6, "pronoun": 9, "dialogue": 4, "capital": 2,
-                    "everyday": 2, "long": 1}
-EXCHANGE_WEIGHTS = {"encyclopedia": 32, "capital": 15, "country": 2, "calculator": 24, "dictionary": 17, "pronoun": 9,
-                    "repeat": 2, "story": 12, "small_talk": 26, "decline": 3, "unknown": 1}
 PLAIN = 10  # the first wordings of a list are the plainest; people use them most
 OPERATIONS = {"add": add, "subtract": sub, "multiply": mul, "divide": floordiv}
 TOOLSETS = {("calculator", "dictionary"): 6, ("calculator",): 1, ("dictionary",): 1, (): 2}
 BETWEEN_TURNS = "\x1e"  # a turn may have several lines
+
+
+class Mix(NamedTuple):
+    """How often each kind of text is drawn.
+
+    Attributes:
+        documents, exchanges: weights of the kinds of documents, and of the kinds of exchanges in a conversation.
+        drill_every: each time so many documents have come, the last of them is a drill in copying.
+        usual: how often, in [0, 1], small talk gets one of the first two replies of its list, which are the usual ones.
+    """
+
+    documents: Mapping[str, int]
+    exchanges: Mapping[str, int]
+    drill_every: int
+    usual: float = 0.0
+
+
+PRETRAINING = Mix(
+    documents={"conversation": 70, "story": 6, "encyclopedia": 6, "pronoun": 9, "dialogue": 4, "capital": 2,
+               "everyday": 2, "long": 1},
+    exchanges={"encyclopedia": 32, "capital": 15, "country": 2, "calculator": 24, "dictionary": 17, "pronoun": 9,
+               "repeat": 2, "story": 12, "small_talk": 26, "decline": 3, "unknown": 1},
+    drill_every=8)
+# Afterwards: more conversation, and in it more of what is learned last.
+TUNING = Mix(
+    documents={"conversation": 74, "story": 4, "encyclopedia": 10, "pronoun": 5, "dialogue": 4, "capital": 1,
+               "everyday": 1, "long": 1},
+    exchanges={"encyclopedia": 26, "capital": 14, "country": 2, "calculator": 26, "dictionary": 17, "pronoun": 14,
+               "repeat": 2, "story": 14, "small_talk": 36, "decline": 4, "unknown": 1},
+    drill_every=16, usual=0.6)
 
 
 def tool_schema(name: str, description: str, argument: str) -> dict[str, Any]:
@@ -49,11 +74,20 @@ TOOLS = {
 
 
 class Writer(Prose):
-    """Writes one document after another from a seed; it takes the arguments of `Prose`."""
+    """Writes one document after another from a seed.
+
+    Args:
+        seed, held_out: as for `Prose`.
+        mix: of the documents.
+    """
+
+    def __init__(self, seed: int, *, held_out: bool = False, mix: Mix = PRETRAINING) -> None:
+        super().__init__(seed, held_out=held_out)
+        self.mix = mix
 
     def document(self) -> str:
         """A document of a random kind, closed by the end-of-text token."""
-        kind = self.pick(DOCUMENT_WEIGHTS)
+        kind = self.pick(self.mix.documents)
         return getattr(self, f"{kind}_document")() + END_OF_TEXT
 
     def encyclopedia_document(self) -> str:
@@ -73,7 +107,7 @@ class Writer(Prose):
     def conversation_document(self) -> str:
         """One to three exchanges, in which tools may be on offer."""
         tools = self.pick(TOOLSETS)
-        kinds = [self.pick(EXCHANGE_WEIGHTS) for _ in range(self.pick({1: 6, 2: 3, 3: 1}))]
+        kinds = [self.pick(self.mix.exchanges) for _ in range(self.pick({1: 6, 2: 3, 3: 1}))]
         messages = [m for kind in kinds for m in getattr(self, f"{kind}_exchange")(tools)]
         return render_chat(POCKET_CHAT_TEMPLATE, messages, tools=[TOOLS[name] for name in tools])
 
@@ -190,7 +224,9 @@ class Writer(Prose):
         table = data("small_talk")
         topic = self.rng.choice(table["talk"])
         rules = data("words")["rules"] | table.get("rules", {}) | self.characters()
-        say, reply = (with_articles(expand(self.rng.choice(topic[part]), rules, self.rng)) for part in ("say", "reply"))
+        usual = self.mix.usual and self.rng.random() < self.mix.usual
+        parts = topic["say"], topic["reply"][:2] if usual else topic["reply"]
+        say, reply = (with_articles(expand(self.rng.choice(part), rules, self.rng)) for part in parts)
         return exchange(as_typed(say, self.rng, habits=0.5), reply)
 
     def decline_exchange(self, tools: tuple[str, ...]) -> Messages:
