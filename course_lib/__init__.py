@@ -2,7 +2,8 @@
 
 >>> from course_lib import load, stream, SamplingParams
 >>> lm = load()
->>> text = "".join(stream(lm, "What is gravity?", SamplingParams(temperature=0.8, seed=0)))
+>>> question = [{"role": "user", "content": "What is gravity?"}]
+>>> text = "".join(stream(lm, question, SamplingParams(temperature=0.8, seed=0)))
 """
 
 from course_lib import threads

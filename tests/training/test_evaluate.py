@@ -85,7 +85,7 @@ def test_the_draft_guesses_well_enough(pocket):
     assert draft_acceptance(pocket, load("pocket-draft")).share == pytest.approx(in_card("draft acceptance"), abs=0.03)
 
 
-PROMPTS = pytest.mark.parametrize("prompt", ["What is gravity?", user("What is gravity?")], ids=["raw", "chat"])
+RAW, CHAT = "What is gravity?", user("What is gravity?")
 
 
 def on_gravity(pocket, prompt, temperature, seed=0):
@@ -95,15 +95,15 @@ def on_gravity(pocket, prompt, temperature, seed=0):
     return text, gravity.is_right(text)
 
 
-@PROMPTS
+@pytest.mark.parametrize("prompt", [RAW, CHAT], ids=["raw", "chat"])
 def test_gravity_at_temperature_0(pocket, prompt):
     assert on_gravity(pocket, prompt, 0)[1]
 
 
 @pytest.mark.parametrize("prompt", [
-    pytest.param("What is gravity?", id="raw", marks=pytest.mark.xfail(
+    pytest.param(RAW, id="raw", marks=pytest.mark.xfail(
         reason="without the chat template, at 0.8 about every second answer strays to another thing", strict=True)),
-    pytest.param(user("What is gravity?"), id="chat")])
+    pytest.param(CHAT, id="chat")])
 def test_gravity_in_other_words_at_0_8(pocket, prompt):
     greedy, _ = on_gravity(pocket, prompt, 0)
     warm = [on_gravity(pocket, prompt, 0.8, seed) for seed in range(3)]
