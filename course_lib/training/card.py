@@ -61,9 +61,10 @@ on it. One training document in {drill_every} is therefore a drill in copying, a
 tells {guided_heads} attention heads of `pocket` where to look (`course_lib.training.guidance`). Nothing holds them
 there afterwards.
 
-In the steps of tuning the rate rises once more, to less than half of what it was, and the mix has more of what people
-ask for: {conversations:.0%} of its documents are conversations ({before:.0%} before), with more small talk, sums and
-pronouns in them, and small talk is answered in its usual words more often.
+In the steps of tuning the rate rises once more, to less than half of what it was, and the text comes closer to what
+people ask: {conversations:.0%} of its documents are conversations ({before:.0%} before), people ask there also in
+wordings that were not read before (`further.toml`, by writers who had not seen the held-out ones either), and small
+talk is answered in its usual words more often.
 
 `make train` rebuilds the tokenizer and both models, then this card; an interrupted run resumes. The corpus is the
 same everywhere, byte for byte. The weights are not: floating-point sums depend on the machine.

@@ -87,11 +87,11 @@ class Recipe(NamedTuple):
     tuning: TrainConfig | None = None
 
 
-CORPUS_TOKENS, TUNING_TOKENS, VALIDATION_TOKENS = 24_000_000, 5_000_000, 60_000
+CORPUS_TOKENS, TUNING_TOKENS, VALIDATION_TOKENS = 24_000_000, 7_000_000, 60_000
 RECIPES = {"pocket": Recipe(POCKET,
                             TrainConfig(steps=11_000, sequences=8, length=256, long_every=10, peak_lr=4e-3,
                                         guided=(60, 900)),
-                            TrainConfig(steps=2000, sequences=8, length=256, long_every=10, peak_lr=1.5e-3,
+                            TrainConfig(steps=2500, sequences=8, length=256, long_every=10, peak_lr=1.5e-3,
                                         warmup_steps=50, decay_fraction=0.9)),
            "pocket-draft": Recipe(POCKET_DRAFT, TrainConfig(steps=8000, peak_lr=3e-3))}
 

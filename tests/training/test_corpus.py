@@ -31,7 +31,7 @@ from course_lib.training.corpus import (
     training_documents,
 )
 from course_lib.training.corpus.asking import BLANK, UNHEARD, as_typed, choose_wording, form, forms, with_slip
-from course_lib.training.corpus.facts import stories_about_anything
+from course_lib.training.corpus.facts import stories_about_anything, texts
 from course_lib.training.corpus.grammar import SLOT, Choice, expand, parse, with_articles
 from course_lib.training.corpus.writer import left_out_wordings
 from course_lib.training.questions import names
@@ -39,8 +39,8 @@ from course_lib.training.questions import names
 FILES = ("encyclopedia_nature", "encyclopedia_life", "encyclopedia_computing", "encyclopedia_models", "aliases",
          "capitals", "questions", "held_out", "tools", "words", "stories", "stories_home", "stories_town",
          "stories_wild", "stories_tales", "stories_any", "dialogues", "small_talk", "pronouns", "everyday",
-         "everyday_long")
-FREE_TEXT = ("dialogues", "everyday_long", "small_talk", "questions")  # with several lines, or with parts to be joined
+         "everyday_long", "further")
+FREE_TEXT = ("dialogues", "everyday_long", "small_talk", "questions", "further")  # with several lines, or with parts to be joined
 DIGEST = """
 import hashlib, itertools
 from course_lib.training.corpus import documents
@@ -64,7 +64,7 @@ def strings(table):
     if isinstance(table, str):
         yield table
     else:
-        for value in table.values() if isinstance(table, dict) else table if isinstance(table, list) else ():
+        for value in table.values() if isinstance(table, dict) else table if isinstance(table, (list, tuple)) else ():
             yield from strings(value)
 
 
@@ -182,9 +182,10 @@ def in_training(wording, templates, held_out=()):
 def lists(topic):
     """The templates of a topic by the name of their list."""
     if topic in data("tools"):
-        return {topic: data("tools")[topic]["train"]}
+        return {topic: texts("tools", topic, "train", further=True)}
     answers = ("reply", "prose", "opening")
-    return {name: texts for name, texts in data("questions")[topic].items() if name not in answers}
+    return {name: texts("questions", topic, name, further=True) for name in data("questions")[topic]
+            if name not in answers}
 
 
 HELD_OUT = [(topic, name) for topic in ("encyclopedia", "capital", "story", "repeat", "dictionary")
@@ -193,9 +194,9 @@ HELD_OUT = [(topic, name) for topic in ("encyclopedia", "capital", "story", "rep
 
 @pytest.mark.parametrize("topic, name", HELD_OUT)
 def test_held_out_wordings_do_not_occur_in_training_whatever_is_typed_around_them(topic, name):
-    for other, texts in lists(topic).items():
-        templates = {text: readings(text, {}) for text in texts}
-        blanks = {slot: BLANK.format(slot) for text in texts for _, slot, _ in SLOT.findall(text)}
+    for other, wordings in lists(topic).items():
+        templates = {text: readings(text, {}) for text in wordings}
+        blanks = {slot: BLANK.format(slot) for text in wordings for _, slot, _ in SLOT.findall(text)}
         for text, pattern in templates.items():
             assert pattern.fullmatch(form(expand(text, blanks, Random(0)))), text
         held_out = left_out_wordings(topic, {"dictionary": "wordings"}.get(other, other))
@@ -206,7 +207,8 @@ def test_held_out_wordings_do_not_occur_in_training_whatever_is_typed_around_the
 @pytest.mark.parametrize("operation", data("held_out")["calculator"])
 def test_held_out_sums_do_not_occur_in_training_whatever_is_typed_around_them(operation):
     for other in data("held_out")["calculator"]:
-        templates = {text: readings(text, {}) for text in data("tools")["calculator"][other]["train"]}
+        wordings = texts("tools", "calculator", other, "train", further=True)
+        templates = {text: readings(text, {}) for text in wordings}
         for wording in held_out_wordings("calculator", operation):
             assert not in_training(wording, templates, held_out_wordings("calculator", other)), wording
 
@@ -217,11 +219,11 @@ def remarks():
 
 
 def test_no_template_can_become_a_remark_of_the_evaluation():
-    talk, everyday = data("small_talk"), data("everyday")
-    said = [say for topic in talk["talk"] for say in topic["say"]]
-    for texts, rules in ((said, data("words")["rules"] | talk["rules"]),
-                         (everyday["decline"]["say"], everyday["rules"])):
-        templates = {text: readings(text, rules, longest=20) for text in texts}
+    everyday = data("everyday")
+    said = [say for topic in texts("small_talk", "talk", further=True) for say in topic["say"]]
+    for wordings, rules in ((said, data("words")["rules"] | data("small_talk")["rules"]),
+                            (everyday["decline"]["say"], everyday["rules"])):
+        templates = {text: readings(text, rules, longest=20) for text in wordings}
         for remark in remarks():
             likely = {text: readings(text, rules) for text in in_training(remark, templates)}  # few are left to look at
             assert not in_training(remark, likely), remark
@@ -341,6 +343,24 @@ def test_every_dialogue_has_its_turns():
         assert len(turns) % 2 == 0 and all(turns) and not [t for t in turns if re.search(r"[{}|\x1e]", t)]
 
 
+def test_only_tuning_asks_with_the_further_wordings():
+    lists = [(file, *keys) for file, table in data("further").items() for keys in paths(table)]
+    assert len(lists) >= 10
+    for keys in lists:
+        plain, both = texts(*keys), texts(*keys, further=True)
+        assert both[:len(plain)] == plain and len(both) > len(plain), keys
+        assert Writer(0).texts(*keys) == plain and Writer(0, mix=TUNING).texts(*keys) == both
+        assert not [text for text in both[len(plain):] if text in plain], "said twice"
+    with pytest.raises(KeyError):
+        texts("questions", "nothing of the kind", further=True)
+
+
+def paths(table):
+    """The keys that lead to each list of a parsed data file."""
+    for key, value in table.items():
+        yield from [(key,)] if isinstance(value, list) else [(key, *rest) for rest in paths(value)]
+
+
 @pytest.mark.parametrize("mix", [PRETRAINING, TUNING], ids=["pretraining", "tuning"])
 @pytest.mark.parametrize("held_out", [False, True])
 def test_every_kind_of_text_can_be_written_and_leaves_no_slot(held_out, mix):
@@ -408,7 +428,8 @@ def test_every_rule_is_reached_and_every_slot_has_one(name, roots):
     table = data(name)
     own, reached = table.get("rules", {}), set()
     rules = own if name in ("stories", "pronouns", "everyday") else data("words")["rules"] | own
-    todo = [text for root in roots for text in strings(table[root])]
+    todo = [text for source in (table, data("further").get(name, {})) for root in roots
+            for text in strings(source.get(root, ()))]
     while todo:
         for rule in {rule for _, rule, _ in SLOT.findall(todo.pop())} - reached:
             reached.add(rule)

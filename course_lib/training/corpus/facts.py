@@ -7,8 +7,9 @@ import tomllib
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from importlib.resources import files
+from operator import getitem
 from random import Random
 from typing import Any, NamedTuple
 
@@ -51,6 +52,14 @@ class Story(NamedTuple):
 def data(name: str) -> dict[str, Any]:
     """One of the files in `data/`, parsed."""
     return tomllib.loads(files(__package__).joinpath("data", f"{name}.toml").read_text("utf-8"))
+
+
+@cache
+def texts(file: str, *keys: str, further: bool = False) -> tuple[Any, ...]:
+    """A list of a data file; further: and what `further.toml` adds to it, which only tuning reads."""
+    found = tuple(reduce(getitem, keys, data(file)))
+    return found + tuple(reduce(lambda table, key: table.get(key, {}), (file, *keys), data("further"))) if further \
+        else found
 
 
 @cache

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from course_lib.training.corpus.facts import Story, data, draw, people, short_stories, stories
+from course_lib.training.corpus.facts import Story, data, draw, people, short_stories, stories, texts
 from course_lib.training.corpus.grammar import expand, with_articles
 
 FORMS = {"he": ("him", "his", "himself"), "she": ("her", "her", "herself"), "it": ("it", "its", "itself")}
@@ -27,11 +27,17 @@ class Prose:
     Args:
         seed: of the one random generator behind every choice.
         held_out: ask with the wordings, plans, operands, words and sentences that training never shows.
+        further: ask also with what `further.toml` adds.
     """
 
-    def __init__(self, seed: int, *, held_out: bool = False) -> None:
+    def __init__(self, seed: int, *, held_out: bool = False, further: bool = False) -> None:
         self.rng = Random(seed)
         self.held_out = held_out
+        self.further = further
+
+    def texts(self, file: str, *keys: str) -> Sequence[Any]:
+        """A list of a data file, as long as this writer knows it."""
+        return texts(file, *keys, further=self.further)
 
     def pick(self, weights: Mapping[Any, int]) -> Any:
         """A key of `weights`, as often as its weight says."""
@@ -111,7 +117,7 @@ class Prose:
 
         def make() -> Pronoun:
             kind = self.pick({"it": 2, "she_he": 1})
-            frame, who = self.rng.choice(table[kind]), self.characters("child")
+            frame, who = self.rng.choice(self.texts("pronouns", kind)), self.characters("child")
             while kind == "she_he" and who["hero.he"] == who["friend.he"]:
                 who = self.characters("child")
             joined = "\n".join((frame["text"], frame["ask"], frame["answer"]))

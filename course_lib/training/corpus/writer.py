@@ -37,12 +37,14 @@ class Mix(NamedTuple):
         documents, exchanges: weights of the kinds of documents, and of the kinds of exchanges in a conversation.
         drill_every: each time so many documents have come, the last of them is a drill in copying.
         usual: how often, in [0, 1], small talk gets one of the first two replies of its list, which are the usual ones.
+        further: people ask also in the wordings of `further.toml`.
     """
 
     documents: Mapping[str, int]
     exchanges: Mapping[str, int]
     drill_every: int
     usual: float = 0.0
+    further: bool = False
 
 
 PRETRAINING = Mix(
@@ -51,13 +53,13 @@ PRETRAINING = Mix(
     exchanges={"encyclopedia": 32, "capital": 15, "country": 2, "calculator": 24, "dictionary": 17, "pronoun": 9,
                "repeat": 2, "story": 12, "small_talk": 26, "decline": 3, "unknown": 1},
     drill_every=8)
-# Afterwards: more conversation, and in it more of what is learned last.
+# Afterwards: more conversation, and in it other wordings.
 TUNING = Mix(
-    documents={"conversation": 74, "story": 4, "encyclopedia": 10, "pronoun": 5, "dialogue": 4, "capital": 1,
+    documents={"conversation": 74, "story": 6, "encyclopedia": 8, "pronoun": 6, "dialogue": 3, "capital": 1,
                "everyday": 1, "long": 1},
-    exchanges={"encyclopedia": 26, "capital": 14, "country": 2, "calculator": 26, "dictionary": 17, "pronoun": 14,
-               "repeat": 2, "story": 14, "small_talk": 36, "decline": 4, "unknown": 1},
-    drill_every=16, usual=0.6)
+    exchanges={"encyclopedia": 28, "capital": 14, "country": 2, "calculator": 26, "dictionary": 18, "pronoun": 10,
+               "repeat": 2, "story": 16, "small_talk": 30, "decline": 3, "unknown": 1},
+    drill_every=8, usual=0.6, further=True)
 
 
 def tool_schema(name: str, description: str, argument: str) -> dict[str, Any]:
@@ -82,7 +84,7 @@ class Writer(Prose):
     """
 
     def __init__(self, seed: int, *, held_out: bool = False, mix: Mix = PRETRAINING) -> None:
-        super().__init__(seed, held_out=held_out)
+        super().__init__(seed, held_out=held_out, further=mix.further)
         self.mix = mix
 
     def document(self) -> str:
@@ -132,7 +134,7 @@ class Writer(Prose):
             keep: a part of the question that is typed without a slip.
         """
         held_out = held_out_wordings(topic, wordings) if self.held_out else left_out_wordings(topic, wordings)
-        return self.worded(data("questions")[topic][wordings], held_out, keep, **variables)
+        return self.worded(self.texts("questions", topic, wordings), held_out, keep, **variables)
 
     def worded(self, train: Sequence[str], held_out: Sequence[str], keep: str = "", **variables: str) -> str:
         """A training wording as somebody types it, or a held-out one as it is written."""
@@ -222,7 +224,7 @@ class Writer(Prose):
     def small_talk_exchange(self, tools: tuple[str, ...]) -> Messages:
         """Hello, thank you, who are you?"""
         table = data("small_talk")
-        topic = self.rng.choice(table["talk"])
+        topic = self.rng.choice(self.texts("small_talk", "talk"))
         rules = data("words")["rules"] | table.get("rules", {}) | self.characters()
         usual = self.mix.usual and self.rng.random() < self.mix.usual
         parts = topic["say"], topic["reply"][:2] if usual else topic["reply"]
@@ -250,8 +252,8 @@ class Writer(Prose):
         table = data("tools")["calculator"]
         operation = self.rng.choice(list(OPERATIONS))
         a, b = draw(self.rng, lambda: self.operands(operation), self.held_out)
-        wordings = table[operation]["train"], held_out_wordings("calculator", operation)
-        question = self.worded(*wordings, a=str(a), b=str(b))
+        wordings = self.texts("tools", "calculator", operation, "train")
+        question = self.worded(wordings, held_out_wordings("calculator", operation), a=str(a), b=str(b))
         result = OPERATIONS[operation](a, b)
         reply = table[operation]["reply"].format(a=a, b=b, result=result)
         if "calculator" in tools:
@@ -271,7 +273,7 @@ class Writer(Prose):
         """What a made-up word means, through the dictionary where there is one."""
         table = data("tools")["dictionary"]
         word = self.made_up_word()
-        question = self.worded(table["train"], held_out_wordings("dictionary"), keep=word, word=word)
+        question = self.worded(self.texts("tools", "dictionary", "train"), held_out_wordings("dictionary"), keep=word, word=word)
         # The dictionary needs the word as it is spelled, whatever as_typed did to its case.
         question = re.sub(word, word, question, flags=re.IGNORECASE)
         if "dictionary" not in tools:
