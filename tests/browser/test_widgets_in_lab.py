@@ -49,9 +49,12 @@ def test_sampling_widget(opened, picture):
     both_themes(opened, picture, ".course-sampling", "sampling")
     assert svg.get_attribute("aria-label").startswith("Next-token distribution")
 
-    page.locator(".course-sampling input[type=number]").fill("1")
+    first = page.evaluate(WRITTEN)
+    page.locator(".course-sampling input[type=number]").fill("3")
     page.keyboard.press("Enter")
-    opened.until("() => document.querySelector('.course-sampling .params').textContent.includes('seed=1')")
+    opened.until("() => document.querySelector('.course-sampling .params').textContent.includes('seed=3')")
+    opened.until(f"([old]) => {WRITTEN} !== old", first)
+    picture(opened.locate(".course-sampling"), "sampling-another-seed")
 
     temperature, top_p, top_k = page.locator(".course-sampling .noUi-handle").all()
     top_p.focus()
