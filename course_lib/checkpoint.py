@@ -16,7 +16,7 @@ import regex
 import torch
 from torch.overrides import TorchFunctionMode
 
-from course_lib.config import ModelConfig
+from course_lib.config import ModelConfig, require
 from course_lib.device import device as choose_device
 from course_lib.few_rows import speed_up_few_rows
 from course_lib.hf_config import config_to_hf, read_config, read_ids, read_json
@@ -90,10 +90,13 @@ class NoInitialWeights(TorchFunctionMode):
 
 def find_folder(name: str) -> Path:
     """The folder of a shipped model, of a path, or of a hub id that is downloaded if need be."""
-    folder = MODELS / name if name in SHIPPED else Path(name).expanduser()
-    heal(folder)
-    if folder.is_dir():
-        return folder
+    try:
+        folder = MODELS / name if name in SHIPPED else Path(name).expanduser().absolute()
+        heal(folder)
+        if folder.is_dir():
+            return folder
+    except (OSError, RuntimeError) as error:  # a name that is too long, or nobody's home
+        raise ValueError(f"model = {name[:80]!r} is not allowed: {error}") from error
     local = ", ".join(repr(shipped) for shipped in SHIPPED if (MODELS / shipped).is_dir())
     instead = f"local alternatives: {local or 'none shipped in this copy'}, or a folder's path"
     if name in SHIPPED or not regex.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
@@ -137,9 +140,10 @@ def save(lm: LanguageModel, folder: str | Path, *, dtype: torch.dtype | None = N
         dtype: of the weights in the file; None: as they are.
 
     Raises:
-        ValueError: the model cannot be written as a Llama.
+        ValueError: the model cannot be written as a Llama, or `folder` is a file.
     """
     folder = Path(folder).resolve()  # of a link, what it points to
+    require(folder.is_dir() or not folder.exists(), "folder", str(folder), "a folder, or a name that nothing has yet")
     dtype = dtype or lm.model.embed_tokens.weight.dtype
     contents = json_files(lm, dtype)
     folder.parent.mkdir(parents=True, exist_ok=True)

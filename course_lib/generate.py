@@ -6,6 +6,7 @@ The model and the tokenizer are arguments: anything that maps ids to logits and 
 from __future__ import annotations
 
 import math
+import operator
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -114,9 +115,13 @@ def as_ids(prompt: Prompt, items: Sequence[Any]) -> list[int]:
     Raises:
         ValueError: one is no integer.
     """
-    whole = [item for item in items if hasattr(item, "__index__") and not isinstance(item, bool)]
-    require(len(whole) == len(items), "prompt", prompt, "text, messages alone, or ids alone")
-    return [int(item) for item in whole]
+    truths = [item for item in items if isinstance(item, bool) or getattr(item, "dtype", None) == torch.bool]
+    try:
+        ids = [operator.index(item) for item in items]
+    except TypeError:
+        ids = None
+    require(ids is not None and not truths, "prompt", prompt, "text, messages alone, or ids alone")
+    return ids
 
 
 @torch.inference_mode()

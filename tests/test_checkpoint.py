@@ -232,6 +232,13 @@ def test_saving_through_a_link_changes_what_it_points_to(tmp_path):
     assert (tmp_path / "link").is_symlink() and load(tmp_path / "saved").config.num_hidden_layers == 2
 
 
+def test_a_file_is_not_replaced_by_a_folder(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"folder = .*notes.txt.* is not allowed"):
+        save(make_lm(num_hidden_layers=1), tmp_path / "notes.txt")
+    assert (tmp_path / "notes.txt").read_text() == "mine" and len(list(tmp_path.iterdir())) == 1
+
+
 def test_a_loaded_model_can_be_trained_and_its_file_stays(tmp_path):
     save(make_lm(), tmp_path)
     before = contents(tmp_path)
@@ -498,8 +505,16 @@ def test_names(folder, tmp_path, monkeypatch):
     assert load().name == str(folder) and load("pocket").name == "pocket"
     monkeypatch.chdir(folder.parent)
     assert load(folder.name).name == folder.name
+    monkeypatch.chdir(folder)
+    assert load(".").config == load("./").config == load(folder).config
     with pytest.raises(ValueError, match=r"no model in .*nowhere.*local alternatives: 'pocket', or a folder"):
         load("./nowhere")
+
+
+@pytest.mark.parametrize("name", ["~nobody-of-this-name/model", "a" * 5000])
+def test_a_name_that_the_system_refuses(name):
+    with pytest.raises(ValueError, match=r"^model = '(~nobody|aaa).* is not allowed: "):
+        load(name)
 
 
 def test_the_hub_without_a_network_or_without_its_package(monkeypatch):

@@ -352,7 +352,7 @@ def test_logits_that_are_not_numbers_are_refused():
 @pytest.mark.parametrize("prompt", [
     1.5, True, None, 7, b"ab", {"role": "user", "content": "a"}, [1.0, 2.0], ["a"], [None], [True],
     [1, {"role": "user"}], [[1, 2]], torch.zeros(2, 2, dtype=torch.long), torch.tensor([0.5]), torch.tensor(3),
-    object(), {1, 2.5}])
+    [torch.tensor(5.7)], [torch.tensor(True)], np.array([[1, 2]]), object(), {1, 2.5}])
 def test_prompts_of_another_kind_are_refused(prompt, real):
     with pytest.raises(ValueError, match=r"(?s)prompt = .* is not allowed: must be text"):
         stream(real, prompt)

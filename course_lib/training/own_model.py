@@ -114,10 +114,11 @@ def planned_steps(run: OwnRun, ready: Prepared, plan: Path) -> int:
         kept = json.loads(plan.read_text("utf-8"))
     except (OSError, ValueError):
         kept = {}
-    if kept.get("minutes") != run.minutes:
-        kept = {"minutes": run.minutes, "steps": max(1, int(60 * run.minutes / seconds_per_step(ready)))}
+    minutes = str(float(run.minutes))
+    if minutes not in kept:
+        kept[minutes] = max(1, int(60 * run.minutes / seconds_per_step(ready)))
         plan.write_text(json.dumps(kept), encoding="utf-8")
-    return kept["steps"]
+    return kept[minutes]
 
 
 def seconds_per_step(ready: Prepared) -> float:

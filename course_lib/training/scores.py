@@ -184,7 +184,8 @@ def report_perplexity(lm: LanguageModel) -> str:
             f"- stories of plans that it never saw: {unseen:.1f}")
 
 
-def samples(lm: LanguageModel, prompt: str = "What is gravity?") -> str:
-    """The showpiece question, at temperature 0 and at 0.8, as a Markdown list."""
+def samples(lm: LanguageModel, question: str = "What is gravity?") -> str:
+    """Answers to the showpiece question, at temperature 0 and at 0.8, as a Markdown list."""
+    messages = [{"role": "user", "content": question}]
     settings = [SamplingParams(temperature=0), *(SamplingParams(temperature=0.8, seed=n) for n in range(3))]
-    return "\n".join(f"- `{params!r}`: {generate(lm, prompt, params).text.strip()}" for params in settings)
+    return "\n".join(f"- `{params!r}`: {generate(lm, messages, params).text.strip()}" for params in settings)

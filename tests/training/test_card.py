@@ -9,6 +9,7 @@ from course_lib.costs import parameter_count
 from course_lib.training import card as card_module
 from course_lib.training import evaluate
 from course_lib.training.card import card
+from course_lib.training.corpus import is_held_out, stories
 from course_lib.training.scores import Score
 from course_lib.training.train import POCKET, POCKET_DRAFT
 
@@ -37,6 +38,23 @@ def test_the_card_holds_what_it_was_given_and_no_slot(written):
 def test_the_help_in_copying_is_counted(written):
     text = " ".join(written.split())
     assert "One training document in 8 is" in text and "tells 5 attention heads" in text
+
+
+def test_the_stories_are_those_that_training_tells(written):
+    plans = sum(not is_held_out(plan.title) for plan in stories())
+    assert f"stories of {plans} plans" in " ".join(written.split()) and 400 <= plans < len(stories())
+
+
+@pytest.mark.parametrize("card, code", [([], 1), (["--card"], 0)])
+def test_a_share_that_is_too_low_is_an_error_unless_the_card_tells_it(card, code, tmp_path, monkeypatch):
+    (tmp_path / "pocket").mkdir()
+    for name, value in {"load": None, "require_tools": None, "evaluate": {}, "report_perplexity": "", "samples": "",
+                        "draft_acceptance": Score(0, 10), "card": "low", "report_families": ""}.items():
+        monkeypatch.setattr(evaluate, name, lambda *args, value=value, **kw: value)
+    monkeypatch.setattr(evaluate, "MODELS", tmp_path)
+    monkeypatch.setattr(evaluate, "THRESHOLDS", {"draft acceptance": 0.65})
+    assert evaluate.main(card) == code
+    assert [path.read_text() for path in tmp_path.glob("pocket/*")] == ["low"] * len(card)
 
 
 @pytest.mark.parametrize("option", [("--model", "pocket-draft"), ("--draft", "pocket"), ("--sample", "20")])

@@ -135,6 +135,7 @@ def test_minutes_are_turned_into_steps_once(run, tmp_path, monkeypatch):
     monkeypatch.setattr(own_model, "seconds_per_step", lambda ready: 0.1)
     assert planned_steps(run, None, plan) == 240, "as when the run began"
     assert planned_steps(replace(run, minutes=0.1), None, plan) == 60
+    assert planned_steps(run, None, plan) == 240, "whatever was asked for in between"
     plan.write_text("{")
     assert planned_steps(run, None, plan) == 1200
 
