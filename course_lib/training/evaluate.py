@@ -33,7 +33,11 @@ def require_tools(*models: LanguageModel) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table and the wrong answers; exit code 1 if a share is too low. The card is written of any model: 0."""
+    """Print the table and the wrong answers.
+
+    Returns:
+        The exit code: 1 if a share is too low, unless the card was written, which tells it.
+    """
     parser = Parser(prog="python -m course_lib evaluate", description=__doc__.split("\n")[0])
     parser.add_argument("--model", default="pocket", help="name or folder (default: pocket)")
     parser.add_argument("--draft", default="pocket-draft", help="name or folder (default: pocket-draft)")
