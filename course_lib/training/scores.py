@@ -19,7 +19,7 @@ from course_lib.config import SamplingParams
 from course_lib.generate import generate
 from course_lib.training.corpus import TOOLS, Writer, people, stories
 from course_lib.training.corpus.facts import is_held_out
-from course_lib.training.questions import SEED, STORY_TOKENS, Question, kinds, story_questions
+from course_lib.training.questions import SEED, STORY_TOKENS, Question, kinds, story_questions, user
 
 # What the course needs of `pocket` to teach with it: shares of right answers. A call of the calculator copies
 # digits; one of the dictionary copies a word that nobody has seen, letter by letter.
@@ -186,6 +186,5 @@ def report_perplexity(lm: LanguageModel) -> str:
 
 def samples(lm: LanguageModel, question: str = "What is gravity?") -> str:
     """Answers to the showpiece question, at temperature 0 and at 0.8, as a Markdown list."""
-    messages = [{"role": "user", "content": question}]
     settings = [SamplingParams(temperature=0), *(SamplingParams(temperature=0.8, seed=n) for n in range(3))]
-    return "\n".join(f"- `{params!r}`: {generate(lm, messages, params).text.strip()}" for params in settings)
+    return "\n".join(f"- `{params!r}`: {generate(lm, user(question), params).text.strip()}" for params in settings)
