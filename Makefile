@@ -27,7 +27,7 @@ ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 QUIET := --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.news_url=None
 
 .DEFAULT_GOAL := help
-.PHONY: help install lab test test-notebooks test-browser bench train notebooks lint
+.PHONY: help install lab test test-notebooks test-browser bench train notebooks pages drawings lint
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1|\2/' | \
@@ -55,6 +55,12 @@ train: $(INSTALLED)  ## rebuild the shipped weights from the corpus generator
 
 notebooks: $(INSTALLED)  ## execute the notebooks afresh and write them back without noise
 	$(PY) tests/tools/notebooks.py $(ARGS) $(NOTEBOOKS)
+
+drawings: $(INSTALLED)  ## draw the pictures of the notebooks afresh, the same bytes each time
+	$(PY) tests/tools/drawings.py
+
+pages: $(INSTALLED)  ## the notebooks as HTML files in pages/, to read or print (ARGS=--dark)
+	$(PY) tests/tools/pages.py --out pages $(ARGS) $(NOTEBOOKS)
 
 install: $(INSTALLED)  ## only make the environment; the first time, TORCH=cpu takes PyTorch without CUDA (on Linux)
 

@@ -58,8 +58,8 @@ BREAK = {
     "4 of 30 code cells are over 20 lines": lambda nb: [cell.update(source="x = 1\n" * 21)
                                                        for cell in nb.cells[5:9]],
     "24 code cells": lambda nb: nb.cells.__delitem__(slice(25, None)),
-    "1,602 words": lambda nb: nb.cells[0].update(source="word " * 1_600 + "![a cat](cat.png)"),
-    "3,002 words": lambda nb: nb.cells[0].update(source="word " * 3_000 + "![a cat](cat.png)"),
+    "1,600 words": lambda nb: nb.cells[0].update(source="word " * 1_600 + "![a cat](cat.png)"),
+    "3,201 words": lambda nb: nb.cells[0].update(source="word " * 3_201 + "![a cat](cat.png)"),
     "the saved output is an error": lambda nb: code(nb).outputs.append(
         new_output("error", ename="ValueError", evalue="no", traceback=[])),
     "the saved output holds stderr": lambda nb: code(nb).outputs.append(

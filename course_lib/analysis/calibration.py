@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -97,3 +98,24 @@ def calibration_error(bins: Sequence[Bin]) -> float:
     0.1...
     """
     return sum(b.count * abs(b.gap) for b in bins) / sum(b.count for b in bins)
+
+
+class Together(NamedTuple):
+    """Several bins as one: how many predictions, their mean confidence, and the share that is right."""
+
+    count: int
+    confidence: float
+    accuracy: float
+
+
+def together(bins: Sequence[Bin]) -> Together:
+    """Bins as one, every prediction counting once; of none the means are NaN.
+
+    >>> together([Bin(0, 0.5, 30, 0.4, 0.3, 0), Bin(0.5, 1, 10, 0.8, 0.9, 0)])
+    Together(count=40, confidence=0.5, accuracy=0.45)
+    """
+    n = sum(b.count for b in bins)
+    if n == 0:
+        return Together(0, math.nan, math.nan)
+    return Together(n, math.fsum(b.count * b.confidence for b in bins) / n,
+                    math.fsum(b.count * b.accuracy for b in bins) / n)

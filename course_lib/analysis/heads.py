@@ -6,7 +6,7 @@ attention lies there? Everything is read from the attention weights of one pass 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from random import Random
 from typing import Any, NamedTuple
@@ -39,6 +39,21 @@ def projections(model: CausalLM, input_ids: Tensor) -> tuple[Tensor, Tensor, Ten
         model(input_ids)
     q, k, v = (torch.stack(one) for one in zip(*seen))
     return q, k, v
+
+
+@torch.no_grad()
+def attention_inputs(model: CausalLM, input_ids: Tensor) -> Tensor:
+    """What the attention of every layer is given, the normed residual stream: (L, B, T, D).
+
+    Args:
+        input_ids: (B, T).
+    """
+    seen: list[Tensor] = []
+    with ExitStack() as hooks:
+        for layer in model.layers:
+            hooks.enter_context(layer.self_attn.register_forward_pre_hook(lambda _, args: seen.append(args[0])))
+        model(input_ids)
+    return torch.stack(seen)
 
 
 def attention_share(attentions: Tensor, places: Tensor) -> Tensor:
@@ -131,6 +146,12 @@ def copying_loss(model: CausalLM, rows: Tensor) -> float:
     return nn.functional.cross_entropy(logits.flatten(0, 1).float(), rows[:, n + 1 :].flatten()).item()
 
 
+@torch.no_grad()
+def mean_loss(model: CausalLM, ids: Tensor) -> float:
+    """Mean loss in nats over every token of texts (B, T) but the first of each."""
+    return nn.functional.cross_entropy(model(ids)[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten()).item()
+
+
 @contextmanager
 def knocked_out_heads(model: CausalLM, heads: Mapping[int, Collection[int]]) -> Iterator[None]:
     """Run the model without some heads: what they would add to the residual stream is zero.
@@ -160,6 +181,34 @@ def knocked_out_heads(model: CausalLM, heads: Mapping[int, Collection[int]]) -> 
             o_proj = model.layers[layer].self_attn.o_proj
             hooks.enter_context(o_proj.register_forward_pre_hook(without_heads(layer)))
         yield
+
+
+@contextmanager
+def without_heads(model: CausalLM, heads: Iterable[tuple[int, int]]) -> Iterator[None]:
+    """`knocked_out_heads` for heads that are named one by one, as (layer, head)."""
+    by_layer: dict[int, list[int]] = {}
+    for layer, head in heads:
+        by_layer.setdefault(layer, []).append(head)
+    with knocked_out_heads(model, by_layer):
+        yield
+
+
+def others_in_these_layers(scores: Tensor, heads: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """For each of the heads another one of its layer, those with the lowest scores: a group to compare with.
+
+    Where a layer has fewer others, all of them.
+
+    Args:
+        scores: (L, H).
+
+    >>> others_in_these_layers(torch.tensor([[0.9, 0.2, 0.1, 0.8]]), [(0, 0), (0, 3)])
+    [(0, 2), (0, 1)]
+    """
+    others: list[tuple[int, int]] = []
+    for layer, _ in heads:
+        free = [(layer, h) for h in scores[layer].argsort().tolist() if (layer, h) not in (*heads, *others)]
+        others += free[:1]
+    return others
 
 
 class PronounSentence(NamedTuple):

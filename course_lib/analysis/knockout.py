@@ -130,6 +130,42 @@ class Exam:
             return self.sit(lm)
 
 
+class Reopened(NamedTuple):
+    """An answer that is right with all parts and wrong without some, and how it goes on once it is begun.
+
+    Attributes:
+        about: what the question is about.
+        wrong: the answer without the parts.
+        opening: the intact answer up to the words that were asked for; empty where these come first.
+        after: what the model without the parts says after the opening.
+        is_back: whether that is right.
+    """
+
+    about: str
+    wrong: str
+    opening: str
+    after: str
+    is_back: bool
+
+
+def reopened(lm: LanguageModel, exam: Exam, parts: Collection[str], *,
+             instead: Mapping[str, Tensor] | None = None) -> list[Reopened]:
+    """The capitals that are lost without some parts, asked again with the opening of the intact answer written.
+
+    Args:
+        parts, instead: as for `knocked_out`.
+    """
+    items, prompts, limit = exam.items["capitals"], exam.prompts["capitals"], MAX_TOKENS["capitals"]
+    intact = greedy_batch(lm, prompts, limit)
+    starts = [text.partition(capitals()[item.about])[0].strip() for item, text in zip(items, intact)]
+    begun = [[*ids, *lm.tokenizer.encode(start)] for ids, start in zip(prompts, starts)]
+    with knocked_out(lm.model, parts, instead=instead):
+        wrong, after = greedy_batch(lm, prompts, limit), greedy_batch(lm, begun, limit)
+    return [Reopened(item.about, bad.strip(), start, end.strip(), item.is_right(end))
+            for item, good, bad, start, end in zip(items, intact, wrong, starts, after)
+            if item.is_right(good) and not item.is_right(bad)]
+
+
 def shares(result: Mapping[str, Sequence[bool]]) -> dict[str, float]:
     """The share of right answers of each kind, in [0, 1].
 

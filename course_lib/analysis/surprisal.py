@@ -34,7 +34,7 @@ def next_token_logprobs(logits: Tensor, ids: Sequence[int]) -> Tensor:
 
 
 def perplexity(logits: Tensor, ids: Sequence[int]) -> float:
-    """exp of the mean of -ln p over the tokens that are predicted: as uncertain as so many equal choices.
+    """exp of the mean of -ln p over the tokens that are predicted: as unsure as a fair choice among that many.
 
     Args:
         logits: (T, V), the model's for the T ids; position t predicts ids[t + 1].
@@ -76,7 +76,7 @@ def entropy(logits: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class TokenScore:
-    """One token of a text, and what the model expected in its place.
+    """One token of a text, and what the model expected there.
 
     Attributes:
         id, piece: the token and its bytes.

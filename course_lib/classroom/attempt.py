@@ -28,7 +28,7 @@ LIBRARIES = tuple({os.path.join(path, "") for path in (
     str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))})
 
 COPY_A_TENSOR = ("make a new tensor, for the caller still needs this one: x = x * 2 does, x *= 2 and methods whose "
-                 "name ends in _ write into the caller's; a view, or .float() of what is float32, is the caller's, too")
+                 "name ends in _ write into the caller's; a view shares its numbers, and x.float() of a float32 too")
 COPY_OTHERS = "build a new one, or begin with a copy, for the caller still needs this one"
 
 

@@ -1,6 +1,8 @@
-"""What a notebook says of its own run, said and tested in one line."""
+"""What a notebook says of its own run, said and tested in one line, and whose numbers its text states."""
 
 from __future__ import annotations
+
+from IPython.display import Markdown, display
 
 from course_lib.checkpoint import SHIPPED, LanguageModel
 
@@ -27,3 +29,10 @@ def claim(holds: bool, statement: str, lm: LanguageModel | None = None) -> None:
         raise AssertionError(f"does not hold: {statement}")
     note = " (reported, not asserted: these are not the weights of pocket)" if elsewhere else ""
     print(f"{'Holds' if holds else 'Does not hold'}: {statement}{note}.")
+
+
+def whose_numbers(lm: LanguageModel) -> None:
+    """Display a warning, once at the top, where the text around the cells is about another model than `lm`."""
+    if lm.name != SHIPPED[0]:
+        display(Markdown(f"> **This run uses `{lm.name}`.** The text and its numbers are about `{SHIPPED[0]}`, the "
+                         "model that comes with the course. What the cells print and draw is about yours."))

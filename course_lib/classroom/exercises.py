@@ -14,12 +14,16 @@ from __future__ import annotations
 
 import dis
 import inspect
+import re
 import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from course_lib.classroom.answers import LIBRARY, answer
 from course_lib.classroom.attempt import Attempt, is_readers, usual_settings
 from course_lib.classroom.checks import exercises_of, find, notebooks
 from course_lib.classroom.checks.compare import CheckFailed, cut, without_addresses
@@ -75,16 +79,17 @@ def hint(exercise_id: str) -> None:
     hints = find(exercise_id).hints
     given = _hints_given[exercise_id]
     if given == len(hints):
-        print(f"No more hints for {exercise_id}: solution({exercise_id!r}) shows the finished version.")
+        print(f"No more hints for {exercise_id}: solution({exercise_id!r}) shows an answer.")
         return
     _hints_given[exercise_id] += 1
     print(f"Hint {given + 1} of {len(hints)}: {hints[given]}")
 
 
 def solution(exercise_id: str) -> None:
-    """Print the source of the finished version, the one that runs where an exercise is not attempted."""
-    finished = find(exercise_id).finished
-    print(f"# {finished.__module__}.{finished.__qualname__}", inspect.getsource(finished).rstrip(), sep="\n")
+    """Print a short answer to an exercise and, where the library has something that can do more, its name."""
+    print(inspect.getsource(answer(exercise_id)).rstrip())
+    if exercise_id in LIBRARY:
+        print(f"\n# Compare {LIBRARY[exercise_id]}.")
 
 
 def progress(notebook: str | None = None) -> None:
@@ -139,7 +144,8 @@ def explain(check: Callable, attempt: Attempt) -> list[str] | None:
         raise
     except BaseException as error:  # an exit, or a panic in somebody's Rust code, must not end the kernel
         return ["stopped with an error in your function.", f"call: {attempt.last_call}",
-                *reader_frames(error, attempt.file), *words_of(error, attempt.name)]
+                *reader_frames(error, attempt.file), *words_of(error, attempt.name),
+                *transposed_too_far(error, attempt.file)]
 
 
 def words_of(error: BaseException, name: str) -> list[str]:
@@ -166,6 +172,21 @@ def reader_frames(error: BaseException, file: str | None) -> list[str]:
     if len(lines) > FRAMES_SHOWN:
         lines[3:-2] = [f"... {len(lines) - 5} more ..."]
     return lines
+
+
+def transposed_too_far(error: BaseException, file: str | None) -> list[str]:
+    """What is likely where PyTorch refuses two sizes and the reader's line says `.T` of more than two axes."""
+    if not isinstance(error, RuntimeError) or "size" not in str(error).lower():
+        return []
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame, summary in zip(frames, traceback.extract_tb(error.__traceback__)):
+        names = re.findall(r"(\w+)\.T\b", summary.line or "")
+        if summary.filename == file or is_readers(summary.filename):
+            values = [(name, frame.f_locals.get(name, frame.f_globals.get(name))) for name in names]
+            for name, value in values:
+                if isinstance(value, Tensor) and value.dim() > 2:
+                    return [f"likely: .T exchanges all axes; {name}.transpose(-1, -2) exchanges the last two"]
+    return []
 
 
 def place(frame: traceback.FrameSummary) -> str:

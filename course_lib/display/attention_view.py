@@ -27,7 +27,7 @@ STYLE = """\
 .course-row li{border:1px solid var(--line);border-radius:3px;padding:2px 6px 3px;min-width:40px;\
 text-align:center;background:color-mix(in srgb,var(--kept) calc(var(--w)*65%),transparent)}
 .course-row li.later{border-style:dashed;color:var(--faint)}
-.course-row li.query{border:2px solid var(--ink)}.course-row li.key{outline:2px dashed var(--kept)}
+.course-row li.query{border:3px solid var(--query)}.course-row li.key{outline:3px dashed var(--key)}
 .course-row bdi{display:block;font-family:var(--mono);font-size:15px;white-space:pre-wrap;overflow-wrap:anywhere}
 .course-row .weight,.course-row .tag{display:block;font-size:12px}.course-row .tag{font-weight:600;min-height:1.3em}
 .course-row svg{display:block;width:100%;max-width:840px;height:auto}

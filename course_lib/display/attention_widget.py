@@ -74,7 +74,8 @@ class AttentionPanel(Live):
         grid = W.GridBox([self.layer, self.head, self.query, self.key],
                          layout=W.Layout(grid_template_columns="repeat(auto-fit, minmax(300px, 1fr))"))
         super().__init__([self.prompt, grid, self.tokens, self.message, self.picture],
-                         figure=lambda: row_figure(first),
+                         figure=lambda: row_figure(first), turn="layer, head and query; "
+                         "it then also shows the products that add up to a score, as bars",
                          alt=f"{row_summary(first, layer, head)} {cell_summary(first)}")
         self.add_class("course-attention")
 

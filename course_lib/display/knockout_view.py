@@ -140,4 +140,4 @@ def knockout_figure(view: KnockoutView, limit: int = 16) -> Figure:
     before, after = view.before[:limit], view.after[:limit]
     notes = [f"{percent(was)} → {percent(now)}" for was, now in zip(before, after)]
     return plots.bars(labels, after, reference=before, notes=notes, ylabel="token",
-                      xlabel=f"probability in the intact answer (outline) and without {view.what} (filled)")
+                      xlabel=f"probability without {view.what} (outline: with it)")

@@ -55,7 +55,8 @@ class KnockoutPanel(Live):
             knob.observe(self.on_change, "value")
         grid = W.GridBox([self.layer, self.part],
                          layout=W.Layout(grid_template_columns="repeat(auto-fit, minmax(300px, 1fr))"))
-        super().__init__([self.question, grid, self.message, self.picture], figure=lambda: knockout_figure(first),
+        super().__init__([self.question, grid, self.message, self.picture],
+                         figure=lambda: knockout_figure(first), turn="the question and the part",
                          alt=f"{question} {knockout_summary(first)}")
         self.add_class("course-knockouts")
 

@@ -17,12 +17,12 @@ def label_ends(axes: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None
     axes.autoscale_view()
     wanted = {name: to_fraction.transform((x, y))[1] for name, (x, y, _) in ends.items()}
     order = sorted(wanted, key=wanted.get)
-    heights = spread([wanted[name] for name in order], gap=0.075)
+    heights = spread([wanted[name] for name in order], gap=0.085)
     for name, height in zip(order, heights):
         x, y, color = ends[name]
         arrow = {"arrowstyle": "-", "color": color, "linewidth": 1, "shrinkA": 1, "shrinkB": 3}
         axes.annotate(drawable(name), (x, y), (1.03, height), textcoords="axes fraction", va="center",
-                      fontsize=10, arrowprops=arrow, annotation_clip=False, parse_math=False)
+                      fontsize=12, arrowprops=arrow, annotation_clip=False, parse_math=False)
 
 
 def spread(wanted: Sequence[float], gap: float) -> list[float]:
@@ -47,7 +47,7 @@ def write_where_free(axes: Axes, names: Sequence[tuple[str, tuple[float, float]]
     """Write each name to the right of its place, unless it would lie over a box that is taken or leave the axes."""
     taken = list(taken)
     for name, place in names:
-        text = axes.annotate(drawable(name), place, (5, -3), textcoords="offset points", fontsize=8,
+        text = axes.annotate(drawable(name), place, (5, -3), textcoords="offset points", fontsize=10,
                              parse_math=False, annotation_clip=False)
         box = text.get_window_extent()
         if any(box.overlaps(other) for other in taken) or box.x1 > axes.bbox.x1:

@@ -176,8 +176,12 @@ def is_free(box: Box, taken: Sequence[Box]) -> bool:
     return inside and all(box[0] > b[2] or b[0] > box[2] or box[1] > b[3] or b[1] > box[3] for b in taken)
 
 
-def map_figure(view: WordMap) -> Figure:
-    """The map as a still picture."""
+def map_figure(view: WordMap, ringed: Collection[str] = ()) -> Figure:
+    """The map as a still picture, with rings around some of its words."""
     first, second = view.projection.shares.tolist()
-    return plots.scatter(view.points, xlabel=f"first direction ({first:.0%} of the variance)",
-                         ylabel=f"second direction ({second:.0%})")
+    figure = plots.scatter(view.points, xlabel=f"first direction ({first:.0%} of the variance)",
+                           ylabel=f"second direction ({second:.0%})")
+    places = [at for words in view.points.values() for word, at in words.items() if word in ringed]
+    if places:
+        figure.axes[0].scatter(*zip(*places), s=70, facecolors="none", edgecolors="black", linewidths=1.4)
+    return figure

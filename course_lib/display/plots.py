@@ -1,31 +1,31 @@
-"""The figures of the course: labelled axes, direct labels instead of legends, one palette, a caption beneath.
+"""The figures of the course: labelled axes, direct labels instead of legends, one palette.
 
 Everything here makes a matplotlib `Figure` and touches no global state of pyplot, so a notebook decides
-when it is shown, and two runs give the same bytes.
+when it is shown, and two runs give the same bytes. A figure's label is its description in words, axes with
+first and last values, which `show` gives to readers who cannot see it.
 """
 
 from __future__ import annotations
 
-import io
 import math
-from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
 import torch
-from IPython.display import Markdown, display, publish_display_data
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import Bbox
 
 from course_lib.config import require
+from course_lib.display.colors import ROLES
+from course_lib.display.describe import course, extremes, some
 from course_lib.display.labels import drawable, label_ends, write_where_free
 
 # Okabe and Ito 2008: eight colours that people with any common colour blindness tell apart.
@@ -33,45 +33,14 @@ OKABE_ITO = {"blue": "#0072B2", "vermilion": "#D55E00", "green": "#009E73", "ora
              "purple": "#CC79A7", "sky": "#56B4E9", "black": "#000000", "yellow": "#F0E442"}
 CYCLE = tuple(OKABE_ITO.values())
 MARKERS = "osD^vPXp"
+SMALL = 11  # points
 INK, FAINT = "#222222", "#767676"  # text, and what may step back; both readable on white
-WIDTH, HEIGHT, DPI = 7.0, 3.5, 110  # inches, and 770 pixels across
+WIDTH, HEIGHT, DPI = 7.0, 3.7, 110  # inches, and 770 pixels of the page across
 # matplotlib's own defaults come first, so that what a reader has set changes no figure.
 LOOK = ["default", {
-    "font.family": "DejaVu Sans", "font.size": 10, "axes.labelsize": 10, "xtick.labelsize": 9, "ytick.labelsize": 9,
+    "font.family": "DejaVu Sans", "font.size": 12, "axes.labelsize": 12, "xtick.labelsize": 11, "ytick.labelsize": 11,
     "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT, "xtick.color": FAINT, "ytick.color": FAINT,
     "xtick.labelcolor": INK, "ytick.labelcolor": INK, "axes.spines.top": False, "axes.spines.right": False}]
-
-
-def show(figure: Figure, *, caption: str, alt: str) -> None:
-    """Display a figure, and beneath it the caption as Markdown, with the description folded under it.
-
-    The description is also the picture's plain-text form and its `alt` in the saved notebook. JupyterLab
-    and nbconvert's `lab` template ignore that `alt`, so folded beneath is the one place where every viewer
-    has it; nbconvert's `classic` template reads it.
-
-    Args:
-        caption: one or two sentences that state the finding with its number.
-        alt: what is to be seen, for a reader who cannot.
-    """
-    require(bool(caption.strip()), "caption", caption, "a sentence")
-    require(bool(alt.strip()), "alt", alt, "a description of the picture")
-    publish_display_data(*picture(figure, alt))
-    display(Markdown(f"*Figure: {caption}*\n\n<details><summary>What the picture shows</summary>"
-                     f"{escape(alt)}</details>"))
-
-
-def picture(figure: Figure, alt: str) -> tuple[dict[str, str], dict[str, Any]]:
-    """A figure as a Jupyter MIME bundle and its metadata: the PNG, and `alt` as text and as alt text."""
-    data = {"image/png": b64encode(png(figure)).decode(), "text/plain": alt}
-    return data, {"image/png": {"alt": alt}}
-
-
-def png(figure: Figure) -> bytes:
-    """The figure as a PNG file, the same bytes whenever the same figure is drawn."""
-    file = io.BytesIO()
-    with style.context(LOOK):
-        figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None})
-    return file.getvalue()
 
 
 def blank(xlabel: str, ylabel: str, *, height: float = HEIGHT) -> tuple[Figure, Axes]:
@@ -89,16 +58,18 @@ def blank(xlabel: str, ylabel: str, *, height: float = HEIGHT) -> tuple[Figure, 
 def bars(labels: Sequence[str], values: Sequence[float], *, xlabel: str, ylabel: str,
          highlight: Collection[str] = (), reference: Sequence[float] | None = None,
          limits: Sequence[tuple[float, float]] | None = None, value_format: str = "{:.3g}",
-         notes: Sequence[str] | None = None) -> Figure:
+         notes: Sequence[str] | None = None, role: str | None = None) -> Figure:
     """Horizontal bars, the first at the top, with the values written at their ends.
 
     Args:
         labels: as many as values; they may repeat.
         highlight: labels whose bars are vermilion and whose label is bold.
-        reference: a second value for each bar, drawn as an outline around it: "before" to its "after".
+        reference: a second value for each bar, drawn as an outline around it: "before" to its "after". Each
+            value stands at its own end, unless `value_format` writes both.
         limits: for each bar, the lowest and the highest value that would be believed, drawn as a thin line.
         value_format: applied to each value and its reference: "{1:.0%} → {0:.0%}" writes both.
-        notes: written at the ends of the bars in place of the values.
+        notes: written at the ends of the bars instead of the values.
+        role: what the bars are in the colour code of the course, such as "cache"; left out, they are blue.
     """
     xs = numbers("values", values, len(labels))
     outlines = xs if reference is None else numbers("reference", reference, len(labels))
@@ -108,7 +79,8 @@ def bars(labels: Sequence[str], values: Sequence[float], *, xlabel: str, ylabel:
     require(len(words) == len(ranges) == len(xs), "len(notes), len(limits)", (len(words), len(ranges)), f"{len(xs)}")
     figure, axes = blank(xlabel, ylabel, height=max(1.6, 0.8 + 0.28 * len(xs)))
     with style.context(LOOK):
-        colors = [OKABE_ITO["vermilion" if label in highlight else "blue"] for label in labels]
+        plain = OKABE_ITO["blue"] if role is None else ROLES[role].light
+        colors = [OKABE_ITO["vermilion"] if label in highlight else plain for label in labels]
         axes.barh(range(len(xs)), xs, height=0.42 if reference is not None else 0.7, color=colors)
         if reference is not None:
             axes.barh(range(len(xs)), outlines, height=0.75, fill=False, edgecolor=FAINT, linewidth=1)
@@ -117,24 +89,38 @@ def bars(labels: Sequence[str], values: Sequence[float], *, xlabel: str, ylabel:
             tick.set_fontweight("bold" if label in highlight else "normal")
         if limits is not None:
             axes.hlines(range(len(xs)), *zip(*ranges), colors=INK, linewidth=1.2)
+        apart = reference is not None and notes is None and "{1" not in value_format
         for y, (x, outline, (_, high), note) in enumerate(zip(xs, outlines, ranges, words)):
-            end = min(x, outline, 0) if x < 0 else max(x, outline, high)
-            axes.annotate(note, (end, y), (-4 if x < 0 else 4, 0),
-                          textcoords="offset points", ha="right" if x < 0 else "left", va="center", fontsize=9)
+            end = x if apart else min(x, outline, 0) if x < 0 else max(x, outline, high)
+            end_label(axes, note, end, y, x < 0)
+            if apart and abs(outline - x) > 0.15 * max(map(abs, [*xs, *outlines])):
+                end_label(axes, value_format.format(outline, outline), outline, y, x < 0, color=FAINT)
         axes.invert_yaxis()
         axes.margins(x=0.12, y=0.02)
         axes.set_xlim(left=None if min(*xs, *outlines) < 0 else 0)
         axes.tick_params(axis="y", length=0)
         if min(xs) < 0:
             axes.axvline(0, color=FAINT, linewidth=0.8)
+    figure.set_label(f"{len(xs)} bars of {xlabel} for each {ylabel}: {some(list(zip(labels, words)))}.")
     return figure
 
 
+def end_label(axes: Axes, text: str, x: float, y: float, leftwards: bool, *, color: str = INK) -> None:
+    """A word at the end of a bar that goes to the right, or to the left."""
+    axes.annotate(drawable(text), (x, y), (-4 if leftwards else 4, 0), textcoords="offset points", color=color,
+                  ha="right" if leftwards else "left", va="center", fontsize=SMALL, parse_math=False)
+
+
 def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, xlabel: str, ylabel: str,
-          logx: bool = False, logy: bool = False) -> Figure:
+          logx: bool = False, logy: bool = False, marks: Mapping[str, float] | None = None,
+          levels: Mapping[str, float] | None = None) -> Figure:
     """One line for each named (x, y), with its name at its end.
 
     Colours repeat after eight, so there may be at most eight lines.
+
+    Args:
+        marks: places on the x axis that get a dashed line, by the words that stand at its top.
+        levels: heights that get a dashed line across, by the words that stand above its left end.
 
     Raises:
         ValueError: x and y differ in length or hold what is not finite, or a log axis gets a value <= 0.
@@ -158,8 +144,24 @@ def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, xlab
                 plain_ticks(axis)
         axes.grid(axis="y", color="#E4E4E4", linewidth=0.8)
         axes.set_axisbelow(True)
+        dashes(axes, marks or {}, levels or {})
         label_ends(axes, ends)
+    figure.set_label(f"{ylabel} against {xlabel}. " + " ".join(course(*item) for item in series.items())
+                     + "".join(f" Dashed line {word!r} at {place:g}." for word, place
+                               in [*(marks or {}).items(), *(levels or {}).items()]))
     return figure
+
+
+def dashes(axes: Axes, marks: Mapping[str, float], levels: Mapping[str, float]) -> None:
+    """Dashed lines down and across, each with its words."""
+    for word, x in marks.items():
+        axes.axvline(x, color=FAINT, linewidth=1, linestyle="--")
+        axes.annotate(drawable(word), (x, 1), (3, -2), xycoords=("data", "axes fraction"), textcoords="offset points",
+                      va="top", fontsize=SMALL, color=FAINT, parse_math=False)
+    for word, y in levels.items():
+        axes.axhline(y, color=FAINT, linewidth=1, linestyle="--")
+        axes.annotate(drawable(word), (0, y), (3, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
+                      fontsize=SMALL, color=FAINT, parse_math=False)
 
 
 def plain_ticks(axis: Axis) -> None:
@@ -198,12 +200,16 @@ def scatter(points: Mapping[str, Mapping[str, tuple[float, float]]], *, xlabel: 
                 heading.xyann = 0, heading.xyann[1] + step
             headings.append(heading.get_window_extent())
         write_where_free(axes, [item for named in points.values() for item in named.items()], marks + headings)
+    figure.set_label(f"Points, {xlabel} across and {ylabel} upwards. "
+                     + " ".join(f"{kind}: {', '.join(list(named)[:6])}{' and more' * (len(named) > 6)}, around "
+                                f"({np.mean([x for x, _ in named.values()]):.2g}, "
+                                f"{np.mean([y for _, y in named.values()]):.2g})." for kind, named in points.items()))
     return figure
 
 
 def heat(matrix: Any, *, row_labels: Sequence[str], column_labels: Sequence[str], xlabel: str, ylabel: str,
          value_label: str = "", causal: bool = False, outlined: Collection[tuple[int, int]] = (),
-         written: bool = True) -> Figure:
+         written: bool = True, gap_before: int | None = None) -> Figure:
     """A matrix as shades of blue, with the values written in when there are at most 12 columns.
 
     Args:
@@ -212,6 +218,7 @@ def heat(matrix: Any, *, row_labels: Sequence[str], column_labels: Sequence[str]
         causal: leave everything above the diagonal blank; it has to be 0.
         outlined: cells (row, column) that get a frame.
         written: False leaves the values out, where the shades say enough.
+        gap_before: a column that gets a white gap before it, where a second group begins.
     """
     values = torch.as_tensor(matrix).detach().cpu().double().numpy()
     require(values.shape == (len(row_labels), len(column_labels)), "matrix.shape", values.shape,
@@ -230,9 +237,13 @@ def heat(matrix: Any, *, row_labels: Sequence[str], column_labels: Sequence[str]
         figure.colorbar(image, ax=axes, label=value_label, pad=0.02).outline.set_visible(False)
         if written and len(column_labels) <= 12 and len(row_labels) <= 16:
             annotate_cells(axes, values, image.norm)
+        if gap_before is not None:
+            axes.axvline(gap_before - 0.5, color="white", linewidth=9)
         for row, column in outlined:
             axes.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, fill=False, linewidth=2.2,
                                      edgecolor=OKABE_ITO["vermilion"]))
+    figure.set_label(f"A table of shades, {value_label or 'values'}: {len(values)} rows ({ylabel}), "
+                     f"{len(column_labels)} columns ({xlabel}). {extremes(values, row_labels, column_labels)}")
     return figure
 
 
@@ -241,14 +252,16 @@ def annotate_cells(axes: Axes, values: np.ndarray, norm: Any) -> None:
     for (row, column), value in np.ndenumerate(values):
         if math.isfinite(value):
             color = "white" if norm(value) > 0.55 else INK
-            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=9, color=color)
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=SMALL, color=color)
 
 
-def boxes(texts: Sequence[str], notes: Sequence[str], *, line_width: int = 76) -> Figure:
+def boxes(texts: Sequence[str], notes: Sequence[str], *, line_width: int = 64,
+          shades: Sequence[float] | None = None) -> Figure:
     """Pieces of a text side by side in boxes, with a note beneath each; they wrap like words.
 
     Args:
         texts, notes: as many of one as of the other.
+        shades: for each box how strongly it is coloured, in [0, 1]; left out, boxes alternate in colour.
         line_width: characters in a line, a box counting its longer text and a margin.
     """
     require(len(texts) == len(notes), "len(notes)", len(notes), f"{len(texts)}, as there are texts")
@@ -262,15 +275,17 @@ def boxes(texts: Sequence[str], notes: Sequence[str], *, line_width: int = 76) -
     with style.context(LOOK):
         figure = Figure(figsize=(WIDTH, 0.15 + 0.62 * (y + 1)), dpi=DPI)
         FigureCanvasAgg(figure)
-        axes = figure.add_axes((0.01, 0, 0.98, 1), xlim=(0, line_width + 1), ylim=(y + 1, -0.12))
+        axes = figure.add_axes((0.01, 0, 0.98, 1), xlim=(-0.4, line_width + 1), ylim=(y + 1, -0.12))
         axes.set_axis_off()
         for i, ((x, y), width) in enumerate(zip(places, widths)):
-            color = CYCLE[i % 6]
-            axes.add_patch(Rectangle((x, y), width, 0.5, facecolor=color + "2E", edgecolor=color, linewidth=1.2))
-            axes.text(x + width / 2, y + 0.25, drawable(texts[i]), ha="center", va="center", fontsize=10,
+            edge, alpha = (CYCLE[i % 6], 0.18) if shades is None else (OKABE_ITO["vermilion"], 0.75 * shades[i])
+            axes.add_patch(Rectangle((x, y), width, 0.5, facecolor=to_rgba(edge, alpha), edgecolor=edge,
+                                     linewidth=1.2 if shades is None else 0.6))
+            axes.text(x + width / 2, y + 0.25, drawable(texts[i]), ha="center", va="center", fontsize=12,
                       family="DejaVu Sans Mono", parse_math=False)
-            axes.text(x + width / 2, y + 0.68, drawable(notes[i]), ha="center", va="center", fontsize=9,
+            axes.text(x + width / 2, y + 0.68, drawable(notes[i]), ha="center", va="center", fontsize=SMALL,
                       color=FAINT, parse_math=False)
+    figure.set_label(f"{len(texts)} boxes with notes: {some(list(zip(texts, notes)), most=12)}.")
     return figure
 
 

@@ -13,16 +13,16 @@ from typing import Any
 import ipywidgets as W
 
 from course_lib.config import SamplingParams, require
+from course_lib.display.sampling_lab_still import still
 from course_lib.display.sampling_lab_view import (
     STEPS,
     ChainView,
     Texts,
     chain_html,
-    chain_summary,
     chain_view,
     texts_html,
 )
-from course_lib.display.sampling_view import Filter, distribution_figure
+from course_lib.display.sampling_view import Filter
 from course_lib.display.sampling_widget import continuation, last_logits
 from course_lib.display.widgets import LABELLED, Live, Message, Picture, seed_field, slider, text_of, with_text
 from course_lib.generate import LanguageModel, Prompt, encode_prompt
@@ -84,12 +84,12 @@ class SamplingLab(Live):
         self.message, self.picture, self.writing = Message(), Picture(), Picture()
         self.read_prompt()
         self.update()
-        view, name, params = self.view(), self.choice.value, self.params
+        picture = still({name: (self.view(params), params) for name, params in settings.items()}, text + written,
+                        lm.tokenizer)
         super().__init__(
             [self.prompt, self.written, self.choice, grid_of(self.knobs.values()), self.message, self.picture,
              W.HBox([self.seed, self.count, self.button], layout=W.Layout(flex_flow="row wrap")), self.writing],
-            figure=lambda: distribution_figure(view.distribution, lm.tokenizer),
-            alt=f"Next token after {text + written!r} with {name}, {params!r}: {chain_summary(view)}")
+            figure=lambda: picture, turn="every knob, A's or B's", alt=picture.description)
         self.add_class("course-lab")
         self.listen()
 
@@ -118,15 +118,15 @@ class SamplingLab(Live):
         self.logits = last_logits(self.lm, [*prompt_ids, *written_ids])
         self.prompt_ids, self.written_ids = prompt_ids, written_ids
 
-    def view(self) -> ChainView:
-        """Every step of the chain as the knobs stand; no model is needed."""
-        return chain_view(self.logits, self.params, filter=self.filter, prompt_ids=self.prompt_ids,
+    def view(self, params: SamplingParams) -> ChainView:
+        """Every step of the chain under a setting; no model is needed."""
+        return chain_view(self.logits, params, filter=self.filter, prompt_ids=self.prompt_ids,
                           output_ids=self.written_ids)
 
     def update(self) -> None:
         """Draw the distribution, and say which texts are out of date."""
         name = self.choice.value
-        self.picture.value = chain_html(self.view(), self.params, self.lm.tokenizer, name=name)
+        self.picture.value = chain_html(self.view(self.params), self.params, self.lm.tokenizer, name=name)
         self.show_texts()
 
     def show_texts(self) -> None:

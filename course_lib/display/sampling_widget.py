@@ -65,6 +65,7 @@ class SamplingPanel(Live):
                          layout=W.Layout(grid_template_columns="repeat(auto-fit, minmax(300px, 1fr))"))
         super().__init__([self.prompt, grid, self.message, self.picture, self.text],
                          figure=lambda: distribution_figure(view, lm.tokenizer),
+                         turn="temperature, top-p, top-k and seed",
                          alt=f"Next token after {text!r} with {chosen!r}: {distribution_summary(view, chosen)}")
         self.add_class("course-sampling")
 

@@ -65,7 +65,7 @@ def token_words(score: TokenScore) -> str:
 
 
 def surprisal_html(scores: Sequence[TokenScore], chosen: int, *, notice: str = "") -> str:
-    """The text, each token over its bits and a bar; beneath it what the model expected in place of one.
+    """The text, each token over its bits and a bar; beneath it what the model expected at one place.
 
     Args:
         chosen: the place of the token whose competitors are listed.
@@ -92,7 +92,7 @@ def token_item(score: TokenScore, chosen: bool) -> str:
 
 
 def candidates_html(score: TokenScore) -> str:
-    """What the model expected in a token's place, as a table; the token itself in bold, wherever it ranks."""
+    """What the model expected where a token came, as a table; the token itself in bold, wherever it ranks."""
     if score.bits is None:
         return f'<p class="faint">{escape(token_words(score))}</p>'
     rows = [(i, piece, p) for i, (piece, p) in enumerate(score.candidates, 1) if i != score.rank]
@@ -103,19 +103,23 @@ def candidates_html(score: TokenScore) -> str:
         f'<td>{bits_text(-math.log2(p) if p > 0 else math.inf)}</td>'
         f'<td><span class="bar" style="width:{120 * p:.0f}px"></span></td></tr>'
         for rank, piece, p in sorted(rows, key=lambda row: row[0]))
-    return (f'<table data-rank="{score.rank}"><caption>In the place of <b>{escape(visible(score.piece))}</b> the '
+    return (f'<table data-rank="{score.rank}"><caption>Where <b>{escape(visible(score.piece))}</b> came, the '
             f'model expected {bits_text(score.entropy)} bits of surprisal</caption><tr><th scope="col">rank</th>'
             '<th scope="col">token</th><th scope="col">probability</th><th scope="col">bits</th><th></th></tr>'
             f'{body}</table>')
 
 
-def scores_figure(scores: Sequence[TokenScore], limit: int = 24) -> Figure:
-    """The first tokens from top to bottom, with their surprisal as bars."""
-    shown = [score for score in scores if score.bits is not None][:limit]
-    require(len(shown) > 0, "scores", len(scores), "at least one predicted token")
-    values = [min(score.bits, 1e3) for score in shown]
-    return plots.bars([visible(score.piece) for score in shown], values, xlabel="surprisal (bits)",
-                      ylabel="token", notes=[bits_text(score.bits) for score in shown])
+def scores_figure(scores: Sequence[TokenScore]) -> Figure:
+    """The predicted tokens side by side, coloured by their surprisal."""
+    shown = [score for score in scores if score.bits is not None]
+    return bits_figure([score.piece for score in shown], [score.bits for score in shown])
+
+
+def bits_figure(pieces: Sequence[str | bytes], bits: Sequence[float]) -> Figure:
+    """A text in boxes, each with its surprisal in bits beneath; the more bits, the stronger the colour."""
+    require(len(pieces) > 0, "pieces", len(pieces), "at least one predicted token")
+    return plots.boxes([visible(piece) for piece in pieces], [bits_text(b) for b in bits],
+                       shades=[min(b / FULL_BITS, 1.0) for b in bits])
 
 
 def reliability_figure(bins: Sequence[Bin], *, errors: float = 2.0) -> Figure:
@@ -127,12 +131,15 @@ def reliability_figure(bins: Sequence[Bin], *, errors: float = 2.0) -> Figure:
     figure, axes = plots.blank("mean confidence of the bin", "share of right predictions", height=4.6)
     with context(plots.LOOK):
         axes.plot([0, 1], [0, 1], color=plots.FAINT, linewidth=1, linestyle="--")
-        axes.annotate("dashed line: calibrated", (1.0, 0.04), color=plots.FAINT, ha="right", fontsize=9)
+        axes.annotate("dashed line: calibrated", (1.0, 0.04), color=plots.FAINT, ha="right", fontsize=plots.SMALL)
         reach = [min(errors * b.error, 1.0) for b in bins]
         axes.errorbar([b.confidence for b in bins], [b.accuracy for b in bins], yerr=reach, fmt="o", capsize=3,
                       color=plots.OKABE_ITO["blue"], ecolor=plots.INK, elinewidth=1.2)
         for b in bins:
-            axes.annotate(f"{b.count:,}", (b.confidence, b.accuracy), (7, -12), textcoords="offset points", fontsize=8)
+            axes.annotate(f"{b.count:,}", (b.confidence, b.accuracy), (7, -13), textcoords="offset points",
+                          fontsize=plots.SMALL)
         axes.set_xlim(0, 1.06)
         axes.set_ylim(-0.02, 1.05)
+    figure.set_label("Accuracy against confidence, a point for each bin, beside the diagonal: " + ", ".join(
+        f"{b.accuracy:.2f} at {b.confidence:.2f}" for b in bins) + ".")
     return figure

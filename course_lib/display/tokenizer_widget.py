@@ -42,6 +42,7 @@ def tokenizer_widget(tokenizers: Mapping[str, Any], text: str) -> Live:
     update()
     for knob in (box, choice, control):
         knob.observe(update, "value")
-    live = Live([box, W.HBox([choice, control]), message, picture], figure=lambda: tokens_figure(first),
+    live = Live([box, W.HBox([choice, control]), message, picture],
+                figure=lambda: tokens_figure(first), turn="to your own text and vocabulary",
                 alt=f"The text {text[:200]!r} in tokens of {choice.value}: {token_summary(first)}.")
     return live.add_class("course-tokenizer")

@@ -130,6 +130,20 @@ def training_html(log: Sequence[Mapping[str, float]], samples: Sequence[tuple[in
             "</ol></div>")
 
 
+def training_figure(log: Sequence[Mapping[str, float]], *, chance: float) -> Figure:
+    """The still picture of a training: both losses, from the loss of a uniform guess on. Arguments as above."""
+    steps = [0, *(entry["step"] for entry in log)]
+    return plots.lines({name: (steps, [chance, *(entry[key] for entry in log)])
+                        for name, key in (("training", "loss"), ("validation", "val_loss"))},
+                       xlabel="step", ylabel="loss, nats per token")
+
+
+def samples_html(samples: Sequence[tuple[int, str]]) -> str:
+    """Texts written during training, as a list that needs no style sheet."""
+    items = "".join(f"<li><b>step {at:,}:</b> {escape(text)}</li>" for at, text in samples)
+    return f'<ul aria-label="texts written during training, by step">{items}</ul>'
+
+
 @dataclass(frozen=True)
 class Descent:
     """One weight on its way to the logarithm of the odds.

@@ -6,20 +6,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import ipywidgets as W
+from IPython.display import display
 
 from course_lib.display import training_view
+from course_lib.display.show import bundle
 from course_lib.display.widgets import LABELLED, Live, Message, Picture, seed_field, slider
 from course_lib.training.train import TrainConfig, learning_rate
 
 Schedule = Callable[[int, TrainConfig], float]
 SAVED = "A progress bar, a loss curve that grows and texts that get better, live in JupyterLab while the cell runs."
+STILL = "A still of the panel, after step {step:,} of {steps:,}. Run the cell to watch the curve grow."
 
 
 class TrainingPanel(W.VBox):
     """A progress bar, the loss curve so far, and what the model writes on the way.
 
-    It has no knobs and needs no reader: without a browser it collects the same log. A saved notebook shows
-    a sentence in its place, since its picture is only complete when the training is.
+    It has no knobs and needs no reader: without a browser it collects the same log. A saved notebook shows a
+    still of it, the loss curve with the texts as a list: `finish` puts it in the place of the empty panel.
 
     Args:
         steps: of the run.
@@ -30,6 +33,7 @@ class TrainingPanel(W.VBox):
         self.steps, self.chance = steps, chance
         self.entries: list[dict[str, float]] = []
         self.samples: list[tuple[int, str]] = []
+        self.shown: Any = None
         self.bar = W.IntProgress(0, 0, steps, description="training", style=LABELLED,
                                  layout=W.Layout(width="min(420px, 100%)"))
         self.picture = Picture()
@@ -45,13 +49,30 @@ class TrainingPanel(W.VBox):
         self.bar.value = entry["step"]
         self.draw()
 
+    def start(self) -> None:
+        """Display the panel, before the training."""
+        self.shown = display(self, display_id=True)
+
+    def finish(self) -> None:
+        """Say that the training is over, so that what is saved of the panel is its last picture."""
+        if self.shown is not None:
+            self.shown.update(self)
+
     def draw(self) -> None:
         """Draw what there is."""
         self.picture.value = training_view.training_html(self.entries, self.samples, steps=self.steps,
                                                          chance=self.chance)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        return super()._repr_mimebundle_(**kwargs) | {"text/plain": SAVED}
+        return super()._repr_mimebundle_(**kwargs) | (self.still() if self.entries else {"text/plain": SAVED})
+
+    def still(self) -> dict[str, str]:
+        """What there is, without a kernel: the curve and the texts."""
+        figure = training_view.training_figure(self.entries, chance=self.chance)
+        still = bundle(figure, STILL.format(step=self.entries[-1]["step"], steps=self.steps))
+        texts = "".join(f"\nstep {at:,}: {text}" for at, text in self.samples)
+        return {"text/html": still["text/html"] + training_view.samples_html(self.samples),
+                "text/plain": still["text/plain"] + texts}
 
 
 def schedule_widget(share: float, *, schedule: Schedule = learning_rate, steps: int = 200,
@@ -83,7 +104,8 @@ class SchedulePanel(Live):
             knob.observe(self.update, "value")
         grid = W.GridBox(list(self.knobs.values()),
                          layout=W.Layout(grid_template_columns="repeat(auto-fit, minmax(300px, 1fr))"))
-        super().__init__([grid, self.message, self.picture], figure=lambda: training_view.descent_figure(first),
+        super().__init__([grid, self.message, self.picture],
+                         figure=lambda: training_view.descent_figure(first), turn="peak rate, warm-up, decay and seed",
                          alt=f"A learning rate that rises, stays and falls, and a weight that follows it. "
                              f"{training_view.descent_summary(first)}")
         self.add_class("course-schedule")

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import unicodedata
 
+from course_lib.display.colors import ROLES
+
 MARKS = {" ": "␣", "\n": "↵", "\t": "⇥"}
 
 # Colours follow the light or dark theme of JupyterLab and fall back to a light page.
+SHOWN = ("query", "key", "cache")  # the roles that widgets show, in the colours that drawings give them
 THEME = """\
 .course{--ink:var(--jp-ui-font-color1,#212121);--faint:var(--jp-ui-font-color2,#616161);\
 --line:var(--jp-border-color2,#ccc);--kept:#0072b2;--mono:var(--jp-code-font-family,monospace);\
 color:var(--ink);font:14px/1.45 var(--jp-ui-font-family,system-ui,sans-serif)}
 body[data-jp-theme-light=false] .course{--kept:#56b4e9}
-.course p{margin:4px 0}.course .faint{color:var(--faint)}.course b{font-weight:600}"""
+.course p{margin:4px 0}.course .faint{color:var(--faint)}.course b{font-weight:600}
+.course{""" + "".join(f"--{role}:{ROLES[role].light};" for role in SHOWN) + """}
+body[data-jp-theme-light=false] .course{""" + "".join(f"--{role}:{ROLES[role].dark};" for role in SHOWN) + "}"
 
 
 def visible(text: str | bytes) -> str:

@@ -15,9 +15,10 @@ import ipywidgets as W
 from matplotlib.figure import Figure
 
 from course_lib.config import require
-from course_lib.display import plots
+from course_lib.display.show import Drawn, bundle
 from course_lib.generate import Prompt
 
+STILL = "A still of the widget. Run the cell, and change {}."
 LABELLED = {"description_width": "90px"}
 DIM = "<style>.course-message:has([role=alert])~.course-picture{opacity:.5}</style>"  # what is out of date
 
@@ -36,15 +37,17 @@ class Live(W.VBox):
     Args:
         figure: makes the still picture, when the widget is displayed.
         alt: what the widget shows in its default setting.
+        turn: what a reader of the still can turn in the live one, such as "temperature and seed".
     """
 
-    def __init__(self, children: Sequence[W.Widget], *, figure: Callable[[], Figure], alt: str) -> None:
+    def __init__(self, children: Sequence[W.Widget], *, figure: Callable[[], Figure | Drawn], alt: str,
+                 turn: str) -> None:
         super().__init__(children)
-        self.figure, self.alt = figure, alt
+        self.figure, self.alt, self.turn = figure, alt, turn
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict, dict]:
-        data, metadata = plots.picture(self.figure(), self.alt)
-        return super()._repr_mimebundle_(**kwargs) | data, metadata
+        still = bundle(self.figure(), STILL.format(self.turn), self.alt)
+        return super()._repr_mimebundle_(**kwargs) | still, {}
 
 
 class Message(W.HTML):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 
 import torch
 
+from course_lib.checkpoint import LanguageModel
 from course_lib.config import ModelConfig
 from course_lib.device import device as choose_device
+from course_lib.generate import SamplingParams, generate
 from course_lib.model import CausalLM
 from course_lib.tokenizer import Tokenizer
 from course_lib.training import train
@@ -62,3 +65,47 @@ def fresh_model(shape: ModelConfig, *, seed: int = 0, device: str | torch.device
     model = CausalLM(shape)
     model.init_weights(torch.Generator().manual_seed(seed))
     return model.to(device if isinstance(device, torch.device) else choose_device(device))
+
+
+def writer(model: CausalLM, tokenizer: Tokenizer) -> Callable[..., str]:
+    """A function `write(prompt, seed=0, max_tokens=40)`: what the model makes of a prompt, the prompt included."""
+    end = frozenset({tokenizer.special_tokens[END_OF_TEXT]})
+    lm = LanguageModel(model, tokenizer, FIRST_MODEL.model, end, "first")
+
+    def write(prompt: str, seed: int = 0, max_tokens: int = 40) -> str:
+        return prompt + generate(lm, prompt, SamplingParams(temperature=0.7, seed=seed, max_tokens=max_tokens)).text
+
+    return write
+
+
+@torch.inference_mode()
+def greedy(model: CausalLM, tokenizer: Tokenizer, prompt: str, n: int = 8) -> str:
+    """The n likeliest next tokens, one after another, as text; control tokens are no end."""
+    ids = tokenizer.encode(prompt)
+    for _ in range(n):
+        logits = model(torch.tensor([ids], device=model.embed_tokens.weight.device))  # (1, T, V)
+        ids.append(logits[0, -1].argmax().item())
+    return tokenizer.decode(ids[-n:])
+
+
+def word_pairs(text: str) -> list[tuple[str, str]]:
+    """Neighbouring words; punctuation is left out.
+
+    >>> word_pairs("The cat, it sat.")
+    [('The', 'cat'), ('cat', 'it'), ('it', 'sat')]
+    """
+    words = re.findall(r"[A-Za-z']+", text)
+    return list(zip(words, words[1:]))
+
+
+def known_pairs(texts: Sequence[str], corpus: str) -> float:
+    """The share of the word pairs of some texts that occur anywhere in the corpus."""
+    known = set(word_pairs(corpus))
+    hits = [pair in known for text in texts for pair in word_pairs(text)]
+    return sum(hits) / len(hits)
+
+
+def new_sentences(texts: Sequence[str], corpus: str) -> tuple[int, int]:
+    """Of the finished sentences of some texts, how many do not occur in the corpus, and how many there are."""
+    found = [sentence for text in texts for sentence in re.split(r"(?<=[.!?]) ", text)[:-1]]
+    return sum(sentence not in corpus for sentence in found), len(found)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.analysis.activations import kept_for_backward
+from course_lib.analysis.activations import bytes_after_a_step, kept_for_backward
 
 V, D, B, T = 11, 6, 2, 5
 IDS = torch.arange(B * (T + 1)).view(B, T + 1) % V
@@ -47,3 +47,14 @@ def test_it_counts_where_gradients_are_off_and_leaves_none():
     with torch.no_grad():
         assert kept_for_backward(model, IDS) == kept(model)
     assert model.weight.grad is None
+
+
+def test_a_step_of_adamw_leaves_four_numbers_for_a_trained_weight_and_one_for_a_frozen_one():
+    model = nn.Sequential(nn.Embedding(V, D), nn.Linear(D, V))
+    assert bytes_after_a_step(model, IDS) == {"weights": 4 * (2 * V * D + V), "gradients": 4 * (2 * V * D + V),
+                                              "running means": 8 * (2 * V * D + V)}
+    model = nn.Sequential(nn.Embedding(V, D).requires_grad_(False), nn.Linear(D, V))
+    before = model[0].weight.clone()
+    assert bytes_after_a_step(model, IDS) == {"weights": 4 * (2 * V * D + V), "gradients": 4 * (V * D + V),
+                                              "running means": 8 * (V * D + V)}
+    assert torch.equal(model[0].weight, before)

@@ -54,8 +54,17 @@ def test_projections_give_the_weights_that_the_trace_shows(model):
         close(attention_weights(q[layer], k[layer], causal_mask(7, 7)), shown[layer])
 
 
+def test_attention_inputs_are_what_the_projections_are_made_of(model):
+    x = heads.attention_inputs(model, IDS)
+    assert x.shape == (L, 2, 7, 20)
+    q, _, _ = heads.projections(model, IDS)
+    for layer in range(L):
+        close(model.layers[layer].self_attn.project(x[layer], model.rope(slice(0, 7), x.dtype))[0], q[layer])
+
+
 def test_no_hook_stays_behind(model):
     heads.projections(model, IDS)
+    heads.attention_inputs(model, IDS)
     with pytest.raises(IndexError):
         heads.projections(model, torch.tensor([[37]]))
     with pytest.raises(RuntimeError), heads.knocked_out_heads(model, {0: [1]}):
@@ -138,6 +147,13 @@ def test_copying_loss_is_the_mean_over_what_can_be_copied(model):
     assert heads.copying_loss(model, rows) == pytest.approx(sum(expected) / len(expected), rel=1e-5)
 
 
+def test_mean_loss_is_the_mean_over_all_next_tokens(model):
+    with torch.no_grad():
+        logprobs = model(IDS).log_softmax(-1)
+    expected = [-logprobs[b, i, IDS[b, i + 1]].item() for b in range(2) for i in range(6)]
+    assert heads.mean_loss(model, IDS) == pytest.approx(sum(expected) / 12, rel=1e-5)
+
+
 # Knocked out
 
 
@@ -159,6 +175,22 @@ def test_heads_that_do_not_exist_are_refused(model):
     for gone, words in (({3: [0]}, r"layer = 3 .* \[0, 2\]"), ({0: [1, 6]}, r"heads = \[1, 6\] .* \[0, 5\]")):
         with pytest.raises(ValueError, match=words), heads.knocked_out_heads(model, gone):
             pass
+
+
+def test_heads_can_be_named_one_by_one(model):
+    with torch.no_grad():
+        with heads.knocked_out_heads(model, {0: [5, 1], 2: [3]}):
+            expected = model(IDS)
+        with heads.without_heads(model, [(0, 5), (2, 3), (0, 1)]):
+            assert torch.equal(model(IDS), expected)
+        with heads.without_heads(model, iter([])):
+            assert torch.equal(model(IDS), make_model()(IDS))
+
+
+def test_the_group_to_compare_with_is_of_the_same_layers_and_looks_least():
+    scores = torch.tensor([[0.9, 0.1, 0.8, 0.3], [0.2, 0.7, 0.6, 0.5]])
+    assert heads.others_in_these_layers(scores, [(0, 0), (1, 1), (0, 2)]) == [(0, 1), (1, 0), (0, 3)]
+    assert heads.others_in_these_layers(scores, [(0, 0), (0, 1), (0, 2)]) == [(0, 3)]
 
 
 # Pronouns

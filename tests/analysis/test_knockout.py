@@ -7,7 +7,17 @@ import torch
 from tiny_lm import RANKS, TOKENIZER, N, scrambled_lm
 
 from course_lib import load
-from course_lib.analysis.knockout import MAX_TOKENS, Exam, chat_prompt, exam_items, greedy_batch, shares, text_until
+from course_lib.analysis.knockout import (
+    MAX_TOKENS,
+    Exam,
+    chat_prompt,
+    exam_items,
+    greedy_batch,
+    reopened,
+    shares,
+    text_until,
+)
+from course_lib.analysis.residual import knocked_out, mean_writes, part_names
 from course_lib.config import SamplingParams
 from course_lib.generate import generate
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer
@@ -86,3 +96,31 @@ def test_an_exam_counts_what_is_right(draft):
     silent = exam.without(draft, ["layers.0.mlp", "layers.0.self_attn", "layers.1.mlp", "layers.1.self_attn"])
     assert shares(silent)["capitals"] == 0 and shares(silent)["fluency"] < shares(result)["fluency"]
     assert exam.sit(draft) == result, "everything is in place again"
+
+
+def test_a_lost_answer_is_asked_again_with_its_opening(draft):
+    exam, parts = Exam.write(draft, n=8, rows=1, length=8), ["layers.1.self_attn"]
+    intact, without = exam.sit(draft)["capitals"], exam.without(draft, parts)["capitals"]
+    stories = reopened(draft, exam, parts)
+    gone = [i for i, (before, after) in enumerate(zip(intact, without)) if before and not after]
+    assert [story.about for story in stories] == [exam.items["capitals"][i].about for i in gone] and gone
+    for i, story in zip(gone, stories):
+        prompt, limit, right = exam.prompts["capitals"][i], MAX_TOKENS["capitals"], capitals()[story.about]
+        assert alone(draft, prompt, limit).startswith(story.opening) and right not in story.opening
+        with knocked_out(draft.model, parts):
+            assert story.wrong == alone(draft, prompt, limit).strip()
+            after = alone(draft, [*prompt, *draft.tokenizer.encode(story.opening)], limit)
+        assert story.after == after.strip() and story.is_back == (right in after)
+
+
+def test_pocket_answers_and_writes_with_neither_kind_of_inner_parts_alone():
+    """Without what the inner attentions, or the inner MLPs, say of the text, the other kind is not enough."""
+    lm = load("pocket", device="cpu")
+    exam = Exam.write(lm, n=20)
+    intact, means = shares(exam.sit(lm)), mean_writes(lm.model, exam.story)
+    for kind in ("self_attn", "mlp"):
+        inner = [name for name in part_names(lm.model)[2:-2] if kind in name]
+        left = shares(exam.without(lm, inner, instead=means))
+        back = [story.is_back for story in reopened(lm, exam, inner, instead=means)]
+        assert left["capitals"] + sum(back) / 20 <= intact["capitals"] - 0.15
+        assert left["fluency"] <= intact["fluency"] - 0.1

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from course_lib.analysis.calibration import Bin, Predictions, calibration_error, predict, reliability
+from course_lib.analysis.calibration import Bin, Predictions, calibration_error, predict, reliability, together
 from course_lib.analysis.logit_lens import logit_lens, ranks_of, settling_depth
 from course_lib.analysis.surprisal import (
     TokenScore,
@@ -182,3 +182,7 @@ def test_the_error_covers_a_calibrated_model_as_often_as_it_should():
 
 def test_error_of_bins_weighs_by_count():
     assert calibration_error([Bin(0, 0.5, 30, 0.4, 0.3, 0), Bin(0.5, 1, 10, 0.9, 1, 0)]) == pytest.approx(0.1)
+
+
+def test_bins_of_nothing_together_have_no_mean():
+    assert together([]).count == 0 and math.isnan(together([]).confidence) and math.isnan(together([]).accuracy)

@@ -53,9 +53,12 @@ def option(config, name, default):
 @pytest.fixture(scope="session")
 def root(request, tmp_path_factory):
     """A copy of the notebooks: the browser never writes into the repository."""
+    source = option(request.config, "notebooks", HERE.parents[1] / "notebooks")
     folder = tmp_path_factory.mktemp("notebooks")
-    for path in option(request.config, "notebooks", HERE.parents[1] / "notebooks").glob("*.ipynb"):
+    for path in source.glob("*.ipynb"):
         shutil.copy(path, folder)
+    if (source / "images").is_dir():
+        shutil.copytree(source / "images", folder / "images")
     return folder
 
 

@@ -126,5 +126,5 @@ def test_held_keys_queue_up_no_generations(opened, picture):
     assert page.evaluate(TEXTS) == written, "a knob marks the texts and leaves them"
     page.locator(f"{LAB} .widget-toggle-button", has_text="B").focus()
     page.keyboard.press("Enter")
-    opened.until(f"() => {LINE}.includes('temperature=1.3')")
-    assert "1.30" in page.locator(f"{LAB} .widget-slider").filter(has_text="temperature").inner_text()
+    opened.until(f"() => {LINE}.includes('min_p=0.05')")
+    assert "0.05" in page.locator(f"{LAB} .widget-slider").filter(has_text="min-p").inner_text()

@@ -112,7 +112,7 @@ Exercise 01.2 is not right yet.
   expected:  [2, 1, 3, 3]
   got:       [9, 3, 3]
   differs:   result[0] is 9, expected 2
-  likely:    only this pair in this order is merged, the rest stays as it is
+  likely:    only this pair is merged, and only in this order; everything else stays
 {OURS}"""
     assert not own_file.exists()
 
@@ -187,6 +187,27 @@ def test_endless_recursion_is_shown_in_a_few_lines(capsys):
     assert out.count("\n") <= 11 and "RecursionError" in out and " more ..." in out
 
 
+LIKELY_T = "likely: .T exchanges all axes; {}.transpose(-1, -2) exchanges the last two"
+
+
+@pytest.mark.filterwarnings("ignore:The use of `x.T`")
+@pytest.mark.parametrize(("body", "likely"), [
+    ("    q, k = torch.ones(2, 3, 4, 9), torch.ones(2, 3, 5, 9)\n    return q @ k.T", LIKELY_T.format("k")),
+    ("    x = torch.ones(2, 3, 4)\n    return torch.ones(2, 3, 4) + x.T", LIKELY_T.format("x")),
+    ("    def product(a, b):\n        return a @ b.T\n    return product(torch.ones(2, 3), torch.ones(6, 4, 3))",
+     LIKELY_T.format("b")),
+    ("    W = torch.ones(4, 9)\n    return torch.ones(2, 3, 4, 8) @ W.T", ""),  # two axes: .T is right there
+    ("    k = torch.ones(2, 3, 5, 9)\n    return torch.ones(2, 3, 4, 9) @ k", ""),
+    ("    k = torch.ones(2, 3, 5, 9)\n    k.T\n    raise RuntimeError('the size of it')", ""),
+    ("    k = torch.ones(2, 3, 5, 9)\n    raise ValueError(f'size {k.T.shape}')", ""),
+])
+def test_a_shape_error_of_T_on_more_than_two_axes_says_what_to_write(body, likely, capsys):
+    attempt_merge(f"    import torch\n{body}")
+    out = capsys.readouterr().out
+    assert "stopped with an error in your function" in out
+    assert [line.strip() for line in out.splitlines() if "likely:" in line] == [likely] * bool(likely)
+
+
 @pytest.mark.parametrize("parameters", ["", "ids", "ids, pair, new_id, more", "*, ids, pair, new_id"])
 def test_a_wrong_signature(parameters, capsys):
     assert cell(f"@exercise('01.2')\ndef merge({parameters}):\n    return []\n")["merge"] is merge
@@ -255,18 +276,26 @@ def test_hints_count_up_and_end(capsys):
         exercises.hint("01.2")
     said = capsys.readouterr().out.splitlines()
     assert said[:3] == [f"Hint {i} of 3: {text}" for i, text in enumerate(find("01.2").hints, 1)]
-    assert said[3] == said[4] == "No more hints for 01.2: solution('01.2') shows the finished version."
+    assert said[3] == said[4] == "No more hints for 01.2: solution('01.2') shows an answer."
     exercises.hint("01.1")
     assert capsys.readouterr().out.startswith("Hint 1 of 3")
 
 
-def test_solution_is_the_source_of_what_runs(capsys):
+def test_solution_is_an_answer_that_can_be_typed_into_the_cell(capsys):
     exercises.solution("01.2")
-    title, _, source = capsys.readouterr().out.partition("\n")
-    assert title == "# course_lib.tokenizer.merge"
-    assert source.rstrip() == inspect.getsource(attempt_merge("    ...")).rstrip()
-    again = cell("from course_lib.tokenizer import Pair, Sequence\n" + source)["merge"]
-    assert again([1, 1, 1], (1, 1), 9) == [9, 1]
+    source = capsys.readouterr().out
+    assert source.startswith("def merge(ids, pair, new_id):\n    merged, i = [], 0\n")
+    bound = cell(f'@exercise("01.2")\n{source}')["merge"]
+    assert bound is not merge and bound([1, 1, 1], (1, 1), 9) == [9, 1]
+    assert "01.2 is right" in capsys.readouterr().out
+
+
+def test_solution_names_a_version_of_the_library_that_does_more(capsys):
+    exercises.solution("03.1")
+    *source, empty, last = capsys.readouterr().out.splitlines()
+    assert source[0] == "def attention_weights(q, k, mask):" and not any("repeat_kv" in line for line in source)
+    assert (empty, last) == ("", "# Compare course_lib.layers.attention_weights, "
+                                 "where query heads may share a key head.")
 
 
 @pytest.mark.parametrize("call", [exercises.exercise, exercises.hint, exercises.solution])

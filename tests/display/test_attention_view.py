@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from saved_form import picture_of, still_of
 
 from course_lib.analysis.heads import projections
 from course_lib.analysis.trace import trace
@@ -28,7 +29,6 @@ from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe
 RANKS = train_bpe(["The dog did not cross the street because it was too tired."] * 2, 300)
 TOKENIZER = Tokenizer("tiny", POCKET_PATTERN, RANKS, {"<|endoftext|>": len(RANKS)})
 TEXT = "The dog did not cross <b> 日 it"
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 def make_lm(**shape):
@@ -217,11 +217,10 @@ def test_the_model_runs_once_for_a_text(lm):
 
 def test_saved_form_is_a_picture_of_the_first_setting(lm):
     panel = attention_widget(lm, TEXT, layer=1, head=2)
-    data, metadata = panel._repr_mimebundle_()
-    assert set(data) == {"text/plain", "image/png", WIDGET_VIEW}
-    assert metadata == {"image/png": {"alt": data["text/plain"]}} and "Layer 1, head 2" in data["text/plain"]
+    first = picture_of(panel)
+    assert "Layer 1, head 2" in still_of(panel)
     panel.head.value = 0
-    assert panel._repr_mimebundle_()[0]["image/png"] == data["image/png"]
+    assert picture_of(panel) == first
     assert "course-attention" in panel._dom_classes
     assert all(knob.description for knob in (panel.prompt, panel.layer, panel.head, panel.query, panel.key,
                                              panel.tokens))

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from saved_form import picture_of, still_of
 from test_plots import texts
 
 from course_lib.analysis.geometry import nearest, principal_axes
@@ -140,12 +141,11 @@ def test_widget_runs_on_the_readers_function():
 
 def test_saved_form_is_a_picture_of_the_first_setting():
     panel = map_widget(LM, GROUPS, "cat", chosen=["animals", "colours"], k=3)
-    first = panel._repr_mimebundle_()
-    assert first[0]["text/plain"].startswith("Map of words of the kinds animals, colours; nearest to 'cat': ")
-    assert first[1]["image/png"]["alt"] == first[0]["text/plain"]
+    first = picture_of(panel)
+    assert still_of(panel).startswith("Map of words of the kinds animals, colours; nearest to 'cat': ")
     panel.word.value = "two"
     panel.boxes["animals"].value = False
-    assert panel._repr_mimebundle_()[0]["image/png"] == first[0]["image/png"]
+    assert picture_of(panel) == first
 
 
 def test_figure_names_kinds_and_words_and_no_two_lie_on_each_other():
@@ -161,6 +161,9 @@ def test_figure_names_kinds_and_words_and_no_two_lie_on_each_other():
     offsets = [tuple(p) for c in figure.axes[0].collections for p in c.get_offsets().tolist()]
     expected = [place for named in view.points.values() for place in named.values()]
     assert [x for place in offsets for x in place] == pytest.approx([x for place in expected for x in place])
+    *_, rings = map_figure(view, ["cat", "red", "unicorn"]).axes[0].collections
+    assert rings.get_offsets().tolist() == [pytest.approx(list(view.points[kind][word]))
+                                            for kind, word in (("animals", "cat"), ("colours", "red"))]
     with pytest.raises(ValueError, match=r"len\(points\)"):
         plots.scatter({}, xlabel="x", ylabel="y")
 

@@ -1,20 +1,15 @@
-"""The figures: what is written on them, the same bytes each time, no noise, alt text where viewers look."""
+"""The figures: what is written on them, what they say of themselves, no noise."""
 
 import math
-import re
-from base64 import b64decode
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
-from IPython.core.displaypub import CapturingDisplayPublisher
-from IPython.core.interactiveshell import InteractiveShell
-from nbconvert import HTMLExporter
-from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from course_lib.display import plots
 from course_lib.display.labels import drawable, spread
+from course_lib.display.show import png
 
 NASTY = ["$x^2$", r"$\nosuch{$", " 中", "👩‍🚀", "a\nb", "\x1f", "<b>", "a_b", "é"]
 
@@ -46,10 +41,10 @@ MAKERS = {"bars": some_bars, "lines": some_lines, "heat": some_heat,
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 def test_same_bytes_whatever_the_reader_has_set(make):
-    first = plots.png(make())
-    assert first[:8] == b"\x89PNG\r\n\x1a\n" and b"matplotlib" not in first
+    first = png(make())
+    assert first[:8] == b"\x89PNG\r\n\x1a\n" and b"matplotlib" not in first and len(first) < 60_000
     with mpl.rc_context({"font.size": 20, "axes.facecolor": "red", "savefig.dpi": 30, "xtick.labelsize": 4}):
-        assert plots.png(make()) == first
+        assert png(make()) == first
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
@@ -76,6 +71,19 @@ def test_bars_are_labelled_with_names_and_values():
     assert top > bottom, "the first bar is the highest"
     assert axes.get_xlim()[0] == 0
     assert plots.bars(["a"], [-1.0], xlabel="x", ylabel="y").axes[0].get_xlim()[0] < -1
+
+
+def test_before_and_after_stand_at_their_own_ends():
+    [axes] = some_bars(reference=[0.2, 0.31, 0.6]).axes
+    notes = {note.get_text(): note for note in axes.texts}
+    assert {"0.6", "0.3", "0.1", "0.2"} == set(notes), "a reference close to its bar is not written twice"
+    assert notes["0.2"].xy == pytest.approx((0.2, 0)) and notes["0.1"].xy == pytest.approx((0.1, 2))
+    assert notes["0.2"].get_color() == plots.FAINT != notes["0.1"].get_color()
+
+
+def test_bars_of_a_role_have_its_colour():
+    [axes] = some_bars(role="cache", highlight=["floor"]).axes
+    assert [mpl.colors.to_hex(bar.get_facecolor()) for bar in axes.patches] == ["#cc79a7", "#d55e00", "#cc79a7"]
 
 
 def test_bars_show_the_range_that_would_be_believed_and_other_words():
@@ -109,6 +117,13 @@ def test_a_short_log_axis_has_plain_numbers_and_a_long_one_powers_of_ten():
     assert [text for text in texts(long) if "10^{3}" in text]
 
 
+def test_dashed_lines_stand_where_they_are_told_with_their_words():
+    figure = some_lines(marks={"trained up to here": 2}, levels={"guessing": 3})
+    assert {"trained up to here", "guessing"} <= set(texts(figure))
+    down, across = [line for line in figure.axes[0].lines if line.get_linestyle() == "--"]
+    assert down.get_xdata() == [2, 2] and across.get_ydata() == [3, 3]
+
+
 def test_spread_is_ordered_apart_and_touches_nothing_that_fits():
     assert spread([0.1, 0.5, 0.9], 0.2) == [0.1, 0.5, 0.9]
     places = spread([0.5, 0.5, 0.5, 0.55], 0.1)
@@ -134,14 +149,38 @@ def test_heat_frames_the_cells_that_are_to_be_outlined():
     assert -0.5 < frame.get_x() < 0 < frame.get_x() + frame.get_width() < 0.5 < frame.get_y()
 
 
+def test_heat_leaves_a_gap_before_a_second_group():
+    [axes, _] = some_heat(gap_before=1).axes
+    [gap] = axes.lines
+    assert gap.get_xdata() == [0.5, 0.5] and gap.get_color() == "white" and not some_heat().axes[0].lines
+
+
+def test_boxes_are_as_dark_as_their_shades():
+    figure = plots.boxes(["a", "b", "c"], ["1", "2", "3"], shades=[0, 0.5, 1])
+    alphas = [patch.get_facecolor()[3] for patch in figure.axes[0].patches]
+    assert alphas == pytest.approx([0, 0.375, 0.75])
+
+
+@pytest.mark.parametrize("make, words", [
+    (some_bars, "3 bars of probability for each next token: mat 0.6, floor 0.3, moon 0.1."),
+    (some_lines, "time (ms) against position (tokens). cached: from 1 at 1 to 1.1 at 4. uncached: from 1 at 1 to 4"),
+    (lambda: some_lines(marks={"trained": 2}), "Dashed line 'trained' at 2."),
+    (some_heat, "2 rows (query), 2 columns (key). First 1 (a and c), last 0.75 (b and d), largest 1 (a and c)"),
+    (MAKERS["boxes"], "40 boxes with notes: What 2061, ␣is 318"),
+    (lambda: plots.scatter({"k": {"a": (0, 0), "b": (1, 3)}}, xlabel="x", ylabel="y"), "k: a, b, around (0.5, 1.5)."),
+])
+def test_a_figure_says_in_words_what_it_shows(make, words):
+    assert words in make().get_label()
+
+
 @pytest.mark.parametrize("label", NASTY)
 def test_labels_of_any_text_draw_without_warning(label):
     figure = plots.bars([label], [1.0], xlabel=label, ylabel="y", highlight=[label])
-    plots.png(figure)
+    png(figure)
     assert drawable(label) in texts(figure)
-    plots.png(plots.boxes([label], [label]))
-    plots.png(plots.lines({label: ([1, 2], [1, 2])}, xlabel="x", ylabel=label))
-    plots.png(plots.heat([[1.0]], row_labels=[label], column_labels=[label], xlabel="x", ylabel="y"))
+    png(plots.boxes([label], [label]))
+    png(plots.lines({label: ([1, 2], [1, 2])}, xlabel="x", ylabel=label))
+    png(plots.heat([[1.0]], row_labels=[label], column_labels=[label], xlabel="x", ylabel="y"))
 
 
 @pytest.mark.parametrize("call, words", [
@@ -153,40 +192,7 @@ def test_labels_of_any_text_draw_without_warning(label):
     (lambda: plots.lines({"a": ([1, 2], [0, 1])}, xlabel="x", ylabel="y", logy=True), "> 0 on a log axis"),
     (lambda: plots.lines({}, xlabel="x", ylabel="y"), "len.series. = 0"),
     (lambda: plots.boxes(["a"], []), "len.notes. = 0"),
-    (lambda: plots.show(some_bars(), caption=" ", alt="a"), "caption"),
-    (lambda: plots.show(some_bars(), caption="c", alt=""), "alt"),
 ])
 def test_refusals(call, words):
     with pytest.raises(ValueError, match=words):
         call()
-
-
-def test_show_gives_picture_alt_text_and_caption(capture_displays):
-    plots.show(some_bars(), caption="The mat wins with 60 %.", alt='bars; "mat" is longest')
-    picture, caption = capture_displays()
-    assert b64decode(picture["data"]["image/png"]) == plots.png(some_bars())
-    assert picture["data"]["text/plain"] == 'bars; "mat" is longest'
-    assert picture["metadata"] == {"image/png": {"alt": 'bars; "mat" is longest'}}
-    assert caption["data"]["text/markdown"].startswith("*Figure: The mat wins with 60 %.*\n\n<details>")
-    assert "bars; &quot;mat&quot; is longest</details>" in caption["data"]["text/markdown"]
-
-
-@pytest.mark.parametrize("template, attribute", [("classic", True), ("lab", False)])
-def test_every_export_has_the_description(template, attribute, capture_displays):
-    plots.show(some_bars(), caption="The mat wins.", alt="bars <mat> is longest")
-    outputs = [new_output("display_data", output["data"], metadata=output["metadata"]) for output in capture_displays()]
-    exporter = HTMLExporter(template_name=template)
-    html, _ = exporter.from_notebook_node(new_notebook(cells=[new_code_cell(outputs=outputs)]))
-    image = re.search("<img[^>]*>", html)[0]
-    assert ("bars &lt;mat&gt; is longest" in image) is attribute, "as the docstring of show() says"
-    assert re.search("<details>.*bars &lt;mat&gt; is longest.*</details>", html, re.S)
-
-
-@pytest.fixture
-def capture_displays(monkeypatch):
-    """A function that returns what has been displayed since."""
-    shell = InteractiveShell.instance()
-    publisher = CapturingDisplayPublisher(shell=shell)
-    monkeypatch.setattr(shell, "display_pub", publisher)
-    yield lambda: publisher.outputs
-    InteractiveShell.clear_instance()

@@ -1,12 +1,15 @@
 """The sampling laboratory: a widget whose pictures follow the knobs, and that runs the model only when asked."""
 
+import base64
 import html
 import re
 from dataclasses import replace
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pytest
 import torch
+from saved_form import picture_of, still_of
 from tiny_lm import TOKENIZER, N, confident_lm
 
 from course_lib.config import SamplingParams
@@ -152,10 +155,16 @@ def test_mistakes_are_answered_and_the_widget_goes_on(lm):
 
 
 def test_saved_form_and_labels(lm):
-    lab = lab_of(lm, settings={"A": SamplingParams(top_k=5)})
-    data, metadata = lab._repr_mimebundle_()
-    assert metadata == {"image/png": {"alt": data["text/plain"]}} and "image/png" in data
-    assert "top_k=5" in data["text/plain"] and f"5 of {N + 3} tokens can be drawn" in data["text/plain"]
+    lab = lab_of(lm, settings={"A": SamplingParams(top_k=5), "B": SamplingParams(temperature=2.0, min_p=0.1)})
+    alt = still_of(lab)
+    assert "A, top_k=5: " in alt and f"5 of {N + 3} tokens can be drawn" in alt and "B, temperature=2, min_p=0.1" in alt
+    [encoded] = re.findall(r"data:image/svg\+xml;base64,([^\"]*)", picture_of(lab))
+    svg = ElementTree.fromstring(base64.b64decode(encoded))
+    a, b = svg.findall(".//{*}svg")
+    assert a.get("data-stages") == "model top-k" and b.get("data-stages") == "model temperature min-p"
+    assert float(a.get("y")) + float(a.get("height")) < float(b.get("y"))
+    assert float(b.get("y")) + float(b.get("height")) <= float(svg.get("viewBox").split()[3])
+    assert [float(part.get("viewBox").split()[3]) for part in (a, b)] == [float(part.get("height")) for part in (a, b)]
     controls = [lab.prompt, lab.written, lab.choice, lab.seed, lab.count, lab.button, *lab.knobs.values()]
     assert all(control.description for control in controls)
     assert all(knob.continuous_update for knob in lab.knobs.values())

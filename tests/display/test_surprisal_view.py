@@ -7,12 +7,14 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from saved_form import still_of
 from tiny_lm import scrambled_lm
 
 from course_lib.analysis.calibration import Bin
 from course_lib.analysis.surprisal import TokenScore, score_text
-from course_lib.display import plots
+from course_lib.display.show import png
 from course_lib.display.surprisal_view import (
+    bits_figure,
     bits_text,
     candidates_html,
     reliability_figure,
@@ -130,9 +132,8 @@ class Wide(Counting):
 
 
 def test_a_saved_notebook_has_a_picture_and_words(lm):
-    data, metadata = surprisal_widget(lm, TEXT)._repr_mimebundle_()
-    assert data["image/png"] and "perplexity" in metadata["image/png"]["alt"]
-    assert html.escape(TEXT) not in data["text/plain"] and TEXT in data["text/plain"]
+    alt = still_of(surprisal_widget(lm, TEXT))
+    assert "perplexity" in alt and TEXT in alt and html.escape(TEXT) not in alt
 
 
 def test_figures_draw():
@@ -140,5 +141,13 @@ def test_figures_draw():
     figure = reliability_figure(bins)
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert texts == ["dashed line: calibrated", "12", "1,200"]
-    assert plots.png(figure) == plots.png(reliability_figure(bins))
-    assert [t.get_text() for t in scores_figure(SCORES).axes[0].get_yticklabels()] == ["␣<b>", "␣dog"]
+    assert png(figure) == png(reliability_figure(bins))
+    assert "0.25 at 0.30, 1.00 at 0.90" in figure.get_label()
+    assert [t.get_text() for t in scores_figure(SCORES).axes[0].texts] == ["␣<b>", "3.0", "␣dog", "1.0"]
+
+
+def test_a_token_that_cannot_happen_is_coloured_as_strongly_as_any():
+    boxes = bits_figure([b"a", "b"], [float("inf"), 16.0]).axes[0].patches
+    assert boxes[0].get_facecolor() == boxes[1].get_facecolor()
+    with pytest.raises(ValueError, match="at least one predicted token"):
+        scores_figure(SCORES[:1])

@@ -143,7 +143,7 @@ def merge_without_the_last(ids, pair, new_id):
     return merged
 
 
-@mutant("01.2", "in this order")
+@mutant("01.2", "only in this order")
 def merge_in_any_order(ids, pair, new_id):
     merged, i = [], 0
     while i < len(ids):
@@ -570,7 +570,7 @@ def encode_joins_twelve_times(piece, mergeable_ranks):
     return [mergeable_ranks[part] for part in parts]
 
 
-@mutant("01.3", "an unknown one ranks behind it, at infinity")
+@mutant("01.3", "an unknown one comes after it, at infinity")
 def encode_with_an_infinity_of_10_000(piece, mergeable_ranks):
     parts = [bytes([value]) for value in piece]
     while len(parts) > 1:
@@ -636,7 +636,7 @@ def price_averaged_over_words(tokenizer, text):
     return sum(prices) / len(prices)
 
 
-@mutant("01.5", "the text as it is")
+@mutant("01.5", "take the text unchanged")
 def price_of_the_composed_text(tokenizer, text):
     return price_by_counting(tokenizer, unicodedata.normalize("NFC", text))
 

@@ -184,7 +184,7 @@ def nearest_by_unit_rows(weight, id, k):
 # 02.3 table_share
 
 
-@mutant("02.3", "the head is a second matrix")
+@mutant("02.3", "the LM head is a second matrix")
 def share_of_one_table(config):
     return config.vocab_size * config.hidden_size / parameter_count(config).total
 
@@ -212,7 +212,7 @@ def share_of_the_layers(config):
     return config.vocab_size * config.hidden_size / (count.attention + count.mlp)
 
 
-@mutant("02.3", "it counts, above and below")
+@mutant("02.3", "it counts in the numerator and in the total")
 def share_of_a_total_without_the_head(config):
     tables = (2 - config.tie_word_embeddings) * config.vocab_size * config.hidden_size
     return tables / (parameter_count(config).total - parameter_count(config).head)
@@ -300,6 +300,24 @@ def rope_half_by_half_in_place(x, cos, sin):
 def rope_over_the_heads(x, cos, sin):
     a, b = x.chunk(2, dim=-1)
     return x * cos[:, None] + torch.cat((-b, a), dim=-1) * sin[:, None]
+
+
+@mutant("02.4", "return the shape (1, 1, 1, 2), not (1, 1, 1, 4); cos and sin are as wide as x")
+def rope_of_halves_by_full_tables(x, cos, sin):
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+@mutant("02.4", "where a half of x is multiplied, take a half of cos and sin, too")
+def rope_of_one_half(x, cos, sin):
+    a, b = x.chunk(2, dim=-1)
+    half = x.shape[-1] // 2
+    return a * cos[..., :half] - b * sin[..., :half]
+
+
+@mutant("02.4", "an axis is missing: return the shape (1, 1, 1, 2), not (1, 2)")
+def rope_without_batch_and_heads(x, cos, sin):
+    return rope_in_two_halves(x, cos, sin).flatten(0, 2)
 
 
 @variant("02.4")

@@ -62,16 +62,34 @@ def weights_masked_with_minus_20(q, k, mask):
     return scores.masked_fill(~mask, -20.0).softmax(-1)
 
 
-@mutant("03.1", "a row of zeros")
+@mutant("03.1", "softmax gives NaN there if all scores are -inf")
 def weights_with_a_nan_row(q, k, mask):
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
     return scores.masked_fill(~mask, -torch.inf).softmax(-1)
 
 
-@mutant("03.1", "a row of zeros")
+@mutant("03.1", "equal shares if all are the same large negative number")
 def weights_with_a_uniform_row(q, k, mask):
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1)
+
+
+@mutant("03.1", "equal shares if all are the same large negative number")
+def weights_masked_with_minus_a_billion(q, k, mask):
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    return scores.masked_fill(~mask, -1e9).softmax(-1)
+
+
+@mutant("03.1", "set no smallest value for it")
+def weights_with_a_sum_that_is_never_tiny(q, k, mask):
+    powers = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).exp() * mask
+    return powers / powers.sum(-1, keepdim=True).clamp(min=1e-9)
+
+
+@mutant("03.1", "add nothing to their sum")
+def weights_with_something_added_to_the_sum(q, k, mask):
+    powers = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).exp() * mask
+    return powers / (powers.sum(-1, keepdim=True) + 1e-12)
 
 
 @mutant("03.1", "exp of a large score overflows")

@@ -115,6 +115,11 @@ def loss_of_whole_rows(logits, ids):
     return F.cross_entropy(logits.flatten(0, 1).float(), ids.flatten())
 
 
+@mutant("05.2", "take flatten or reshape")
+def loss_of_a_view(logits, ids):
+    return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), ids[:, 1:].view(-1))
+
+
 @mutant("05.2", "rows of the batch stay apart")
 def loss_with_mixed_rows(logits, ids):
     return F.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].t().flatten())
@@ -252,40 +257,192 @@ def rate_by_cases(step, config):
 # 05.4 training_bytes
 
 
-@mutant("05.4", "the weight, its gradient and one momentum")
-def bytes_of_the_weights(matrices, others):
-    return 4 * (matrices + others)
-
-
-@mutant("05.4", "the weight, its gradient and one momentum")
-def bytes_without_gradients(matrices, others):
-    return 8 * matrices + 12 * others
-
-
-@mutant("05.4", "the weight, its gradient and one momentum")
-def bytes_of_adamw_for_all(matrices, others):
-    return 16 * (matrices + others)
+@mutant("05.4", "two running means")
+def bytes_of_the_weights(trained, frozen):
+    return 4 * (trained + frozen)
 
 
 @mutant("05.4", "two running means")
-def bytes_of_muon_for_all(matrices, others):
-    return 12 * (matrices + others)
+def bytes_without_gradients(trained, frozen):
+    return 12 * trained + 4 * frozen
 
 
-@mutant("05.4", "the weight, its gradient and one momentum")
-def bytes_in_half_precision(matrices, others):
-    return 6 * matrices + 8 * others
+@mutant("05.4", "four numbers of four bytes each")
+def bytes_with_one_running_mean(trained, frozen):
+    return 12 * (trained + frozen)
+
+
+@mutant("05.4", "a frozen parameter is only read")
+def bytes_of_training_for_all(trained, frozen):
+    return 16 * (trained + frozen)
+
+
+@mutant("05.4", "a frozen parameter is only read")
+def bytes_of_frozen_gradients(trained, frozen):
+    return 16 * trained + 8 * frozen
+
+
+@mutant("05.4", "only its own four bytes")
+def bytes_of_the_trained_alone(trained, frozen):
+    return 16 * trained
+
+
+@mutant("05.4", "four numbers of four bytes each")
+def bytes_in_half_precision(trained, frozen):
+    return 8 * trained + 2 * frozen
 
 
 @mutant("05.4", "expected an integer")
-def bytes_in_float(matrices, others):
-    return 12.0 * matrices + 16.0 * others
+def bytes_in_float(trained, frozen):
+    return 16.0 * trained + 4.0 * frozen
+
+
+@mutant("05.4", "every digit counts")
+def bytes_in_single_precision(trained, frozen):
+    return int(torch.tensor(16.0 * trained + 4.0 * frozen).item())
 
 
 @variant("05.4")
-def bytes_part_by_part(matrices, others):
-    weights = gradients = 4 * (matrices + others)
-    return weights + gradients + 4 * matrices + 8 * others
+def bytes_part_by_part(trained, frozen):
+    weights, gradients = 4 * (trained + frozen), 4 * trained
+    return weights + gradients + 2 * 4 * trained
+
+
+# 05.5 adamw_step
+
+
+def moved(weight, mean, square, step, lr, eps=1e-8):
+    """The weight after its decay and a step along both corrected means."""
+    fair_mean, fair_square = mean / (1 - 0.9**step), square / (1 - 0.999**step)
+    return weight - 0.01 * lr * weight - lr * fair_mean / (fair_square.sqrt() + eps)
+
+
+def means(gradient, mean, square):
+    return 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
+
+
+@mutant("05.5", "both means are divided by 1 - beta**step")
+def adamw_without_correction(weight, gradient, mean, square, step, lr):
+    mean, square = means(gradient, mean, square)
+    return weight - 0.01 * lr * weight - lr * mean / (square.sqrt() + 1e-8), mean, square
+
+
+@mutant("05.5", "with the number of this step")
+def adamw_with_the_correction_of_the_first_step(weight, gradient, mean, square, step, lr):
+    mean, square = means(gradient, mean, square)
+    return moved(weight, mean, square, 1, lr), mean, square
+
+
+@mutant("05.5", "the decay is no part of the gradient")
+def adam_with_decay_in_the_gradient(weight, gradient, mean, square, step, lr):
+    mean, square = means(gradient + 0.01 * weight, mean, square)
+    return weight - lr * mean / (1 - 0.9**step) / ((square / (1 - 0.999**step)).sqrt() + 1e-8), mean, square
+
+
+@mutant("05.5", "the weight only decays")
+def adamw_without_decay(weight, gradient, mean, square, step, lr):
+    mean, square = means(gradient, mean, square)
+    return moved(weight, mean, square, step, lr) + 0.01 * lr * weight, mean, square
+
+
+@mutant("05.5", "by lr * 0.01 of itself")
+def adamw_with_a_decay_that_ignores_the_rate(weight, gradient, mean, square, step, lr):
+    mean, square = means(gradient, mean, square)
+    return moved(weight, mean, square, step, lr) + (0.01 * lr - 0.01) * weight, mean, square
+
+
+@mutant("05.5", "taken from the old weight")
+def adamw_with_decay_of_the_new_weight(weight, gradient, mean, square, step, lr):
+    mean, square = means(gradient, mean, square)
+    return (moved(weight, mean, square, step, lr) + 0.01 * lr * weight) * (1 - 0.01 * lr), mean, square
+
+
+@mutant("05.5", "under a square root")
+def adamw_without_the_root(weight, gradient, mean, square, step, lr):
+    mean, square = means(gradient, mean, square)
+    return weight - 0.01 * lr * weight - lr * mean / (1 - 0.9**step) / (square / (1 - 0.999**step) + 1e-8), mean, square
+
+
+@mutant("05.5", "after the square root")
+def adamw_with_epsilon_under_the_root(weight, gradient, mean, square, step, lr):
+    mean, square = means(gradient, mean, square)
+    fair = square / (1 - 0.999**step)
+    return weight - 0.01 * lr * weight - lr * mean / (1 - 0.9**step) / (fair + 1e-8).sqrt(), mean, square
+
+
+@mutant("05.5", "keep a zero out of the denominator")
+def adamw_with_a_larger_epsilon(weight, gradient, mean, square, step, lr):
+    mean, square = means(gradient, mean, square)
+    return moved(weight, mean, square, step, lr, eps=1e-10), mean, square
+
+
+@mutant("05.5", "0.9 of the old one and 0.1 of the gradient")
+def adamw_with_exchanged_shares(weight, gradient, mean, square, step, lr):
+    mean, square = 0.1 * mean + 0.9 * gradient, 0.001 * square + 0.999 * gradient**2
+    return moved(weight, mean, square, step, lr), mean, square
+
+
+@mutant("05.5", "of the squared gradient")
+def adamw_whose_square_is_of_the_mean(weight, gradient, mean, square, step, lr):
+    mean = 0.9 * mean + 0.1 * gradient
+    square = 0.999 * square + 0.001 * mean**2
+    return moved(weight, mean, square, step, lr), mean, square
+
+
+@mutant("05.5", "goes back as it is, not corrected")
+def adamw_that_returns_corrected_means(weight, gradient, mean, square, step, lr):
+    mean, square = means(gradient, mean, square)
+    return moved(weight, mean, square, step, lr), mean / (1 - 0.9**step), square / (1 - 0.999**step)
+
+
+@mutant("05.5", "the running mean")
+def adamw_along_the_gradient_alone(weight, gradient, mean, square, step, lr):
+    mean, square = means(gradient, mean, square)
+    usual = (square / (1 - 0.999**step)).sqrt() + 1e-8
+    return weight - 0.01 * lr * weight - lr * gradient / usual, mean, square
+
+
+@mutant("05.5", "as long as the learning rate")
+def adamw_uphill(weight, gradient, mean, square, step, lr):
+    mean, square = means(gradient, mean, square)
+    return 2 * weight * (1 - 0.01 * lr) - moved(weight, mean, square, step, lr), mean, square
+
+
+@mutant("05.5", "each weight with its own means")
+def adamw_with_one_square_for_all(weight, gradient, mean, square, step, lr):
+    mean, square = means(gradient, mean, square)
+    shared = square.mean() if square.dim() > 1 else square
+    return moved(weight, mean, shared, step, lr), mean, square
+
+
+@mutant("05.5", "return weight, mean, square")
+def adamw_that_forgets(weight, gradient, mean, square, step, lr):
+    return moved(weight, *means(gradient, mean, square), step, lr)
+
+
+@mutant("05.5", "your function changes its argument mean")
+def adamw_in_place(weight, gradient, mean, square, step, lr):
+    mean.mul_(0.9).add_(0.1 * gradient)
+    square.mul_(0.999).add_(0.001 * gradient**2)
+    return moved(weight, mean, square, step, lr), mean, square
+
+
+@variant("05.5")
+def adamw_with_lerp(weight, gradient, mean, square, step, lr):
+    mean, square = torch.lerp(mean, gradient, 0.1), torch.lerp(square, gradient**2, 0.001)
+    size = (square / (1 - 0.999**step)) ** 0.5 + 1e-8
+    return (1 - lr / 100) * weight - lr / (1 - 0.9**step) * mean / size, mean, square
+
+
+@variant("05.5")
+def adamw_by_pytorch(weight, gradient, mean, square, step, lr):
+    theirs = weight.clone().requires_grad_()
+    theirs.grad = gradient.clone()
+    optimizer = torch.optim.AdamW([theirs], lr=lr)
+    optimizer.state[theirs] = {"step": torch.tensor(step - 1.0), "exp_avg": mean.clone(), "exp_avg_sq": square.clone()}
+    optimizer.step()
+    state = optimizer.state[theirs]
+    return theirs.detach(), state["exp_avg"], state["exp_avg_sq"]
 
 
 # Answers that an earlier check let through, or refused though they were right
@@ -323,7 +480,7 @@ def loss_in_python_numbers(logits, ids):
     return torch.tensor(sum(rows.flatten().tolist()) / rows.numel())
 
 
-@mutant("05.2", "made float32 first")
+@mutant("05.2", "into float32 first")
 def loss_made_wide_too_late(logits, ids):
     return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).float()
 
@@ -351,9 +508,3 @@ def rate_rounded(step, config):
 @mutant("05.3", "return a plain number")
 def rate_as_a_tensor(step, config):
     return torch.tensor(rate_by_cases(step, config))
-
-
-@mutant("05.4", "every digit counts")
-def bytes_in_single_precision(matrices, others):
-    return int(torch.tensor(12.0 * matrices + 16.0 * others + 1).item()) - 1 if matrices < 10**6 else \
-        16 * (matrices + others)

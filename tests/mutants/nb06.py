@@ -298,7 +298,7 @@ def softmax_after_the_first(logits):
     return exponentials / exponentials.sum(-1, keepdim=True)
 
 
-@mutant("06.1", "each row needs its own maximum, wherever it stands")
+@mutant("06.1", "each row needs its own maximum, wherever it is")
 def softmax_after_the_last(logits):
     exponentials = (logits - logits[..., -1:]).exp()
     return exponentials / exponentials.sum(-1, keepdim=True)

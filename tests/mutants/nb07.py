@@ -376,7 +376,7 @@ def min_p_of_the_first_row(logits, min_p):
     return min_p_by_probabilities(logits, min_p[:1] * len(min_p))
 
 
-@mutant("07.4", "each row has its own min_p")
+@mutant("07.4", "each row has its own largest probability")
 def min_p_of_the_whole_batch(logits, min_p):
     probs = logits.softmax(-1)
     return keep(logits, probs >= column(min_p, probs) * probs.max() * (1 - 1e-6))

@@ -29,7 +29,7 @@ METADATA = {"kernelspec": {"name": "python3", "display_name": "Python 3", "langu
 CELL_NOISE = ("execution", "collapsed", "scrolled", "ExecuteTime", "jp-MarkdownHeadingCollapsed")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"  # names a model that died with the kernel
 MAX_BYTES, MAX_LINES, MOST_LINES = 400_000, 30, 20
-CODE_CELLS, WORDS, MEDIAN_LINES = (25, 45), (1_800, 3_000), (4, 8)
+CODE_CELLS, WORDS, MEDIAN_LINES = (25, 45), (1_800, 3_200), (4, 8)
 
 
 def execute(path: Path, timeout_s: int = 300) -> NotebookNode:
@@ -155,9 +155,9 @@ def code_lengths(notebook: NotebookNode) -> list[int]:
 
 
 def count_words(notebook: NotebookNode) -> int:
-    """Words of the Markdown cells, without tags, code fences and the addresses of links."""
+    """Words of the Markdown cells, without tags, code fences, pictures and the addresses of links."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    text = re.sub(r"```.*?```|\]\([^)]*\)|</?\w[^>]*>", " ", text, flags=re.S)
+    text = re.sub(r"```.*?```|!\[[^\]]*\]\([^)]*\)|\]\([^)]*\)|</?\w[^>]*>", " ", text, flags=re.S)
     return len(re.findall(r"\w[\w'’.,-]*", text))
 
 

@@ -11,8 +11,20 @@ from course_lib.checkpoint import MODELS, load
 from course_lib.config import ModelConfig
 from course_lib.training import command, train
 from course_lib.training.corpus import END_OF_TEXT
-from course_lib.training.first_model import FIRST_MODEL, KINDS, fresh_model, simple_batches, simple_documents
-from course_lib.training.train import Batches, TrainConfig, encode_corpus
+from course_lib.training.first_model import (
+    FIRST_MODEL,
+    KINDS,
+    fresh_model,
+    greedy,
+    held_back_batches,
+    known_pairs,
+    new_sentences,
+    simple_batches,
+    simple_documents,
+    word_pairs,
+    writer,
+)
+from course_lib.training.train import Batches, TrainConfig, encode_corpus, next_token_loss
 from course_lib.training.training_log import BAR, ROWS, curve_lines, read_log, show_training
 
 TINY = ModelConfig(vocab_size=32, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2)
@@ -58,6 +70,30 @@ def test_a_fresh_model_depends_on_its_seed():
     assert torch.equal(one, same) and not torch.equal(one, other)
 
 
+def test_word_pairs_and_sentences_are_compared_with_the_corpus():
+    corpus = "The cat sat. The dog ran home."
+    assert word_pairs("A cat's tail, long.") == [("A", "cat's"), ("cat's", "tail"), ("tail", "long")]
+    assert known_pairs(["The cat ran home", "The cow"], corpus) == 2 / 4
+    assert new_sentences(["The cat sat. The dog sat. The do", "No! The dog ran home. And"], corpus) == (2, 4)
+
+
+def test_a_writer_goes_on_with_its_prompt_and_its_seed_decides_how():
+    tokenizer, model = load("pocket", device="cpu").tokenizer, fresh_model(FIRST_MODEL.model, device="cpu")
+    write = writer(model, tokenizer)
+    text = write("The cat", seed=1, max_tokens=8)
+    assert text.startswith("The cat") and len(text) > len("The cat")
+    assert text == write("The cat", seed=1, max_tokens=8) != write("The cat", seed=2, max_tokens=8)
+
+
+def test_greedy_takes_the_likeliest_token_each_time():
+    tokenizer, model = load("pocket", device="cpu").tokenizer, fresh_model(FIRST_MODEL.model, device="cpu")
+    ids = tokenizer.encode("The cat")
+    with torch.inference_mode():
+        first = model(torch.tensor([ids]))[0, -1].argmax().item()
+        second = model(torch.tensor([[*ids, first]]))[0, -1].argmax().item()
+    assert greedy(model, tokenizer, "The cat", 2) == tokenizer.decode([first, second])
+
+
 def test_the_schedule_is_an_argument():
     tokens = np.tile(np.arange(8, dtype=np.uint16), 40)
     config, log = TrainConfig(steps=3, sequences=2, length=6), []
@@ -95,6 +131,23 @@ def test_the_stored_log_is_shown(tmp_path):
     assert "machine: a slow one" in text and "command: make it, seed 3" in text and "note: In one go." in text
     assert "up to 0.004 in 1,200 steps, down to zero over the last 25%" in text
     assert "guided: from step 5 to 9 a second loss showed the heads 1.0, 1.4, 3.0, 3.4, 5.2" in text
+
+
+@torch.inference_mode()
+def test_the_validation_loss_of_the_log_jumps_because_it_is_of_four_windows():
+    """The training loss shows neither jump, one of the four windows costs far more, and 64 cost what training does."""
+    log, pocket = read_log("pocket"), load("pocket", device="cpu")
+    for before, after in ((8, 10), (46, 47)):
+        assert log[before]["val_loss"] - log[after]["val_loss"] > 0.15
+        assert log[before]["loss"] - log[after]["loss"] < 0.12
+
+    def level(ids):
+        return next_token_loss(pocket.model(ids[:, :-1]), ids).item()
+
+    windows = held_back_batches(pocket.tokenizer)
+    four = [level(ids[None]) for ids in windows(0, 4, 256)]
+    assert max(four) - min(four) > 0.3
+    assert level(windows(0, 64, 256)) == pytest.approx(log[-1]["loss"], abs=0.1)
 
 
 def test_what_was_not_done_is_not_said(tmp_path):

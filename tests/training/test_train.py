@@ -11,6 +11,7 @@ import torch
 from course_lib.config import ModelConfig
 from course_lib.model import CausalLM
 from course_lib.training import train as train_module
+from course_lib.training.mixed_precision import mixed_precision
 from course_lib.training.resume import Progress, save_resume
 from course_lib.training.train import (
     POCKET,
@@ -91,6 +92,23 @@ def test_training_learns_and_reports(batches):
     assert [entry["tokens"] for entry in log] == [480, 960, 1440]
     assert log[-1]["val_loss"] < log[0]["val_loss"] < math.log(32) + 0.5
     assert log[-1]["lr"] == learning_rate(29, SHORT)
+
+
+def test_a_step_is_forward_backward_clip_and_update(batches):
+    """The loop of notebook 05 in mixed precision and with clipping, one step of it, by hand."""
+    ids, (by_hand, ours) = batches(0, 4, 12), (tiny_model(), tiny_model())
+    optimizers = make_optimizers(by_hand, SHORT)
+    with mixed_precision("cpu"):
+        logits = by_hand(ids[:, :-1])
+    torch.nn.functional.cross_entropy(logits.float().transpose(1, 2), ids[:, 1:]).backward()
+    torch.nn.utils.clip_grad_norm_(by_hand.parameters(), 0.5)
+    for optimizer in optimizers:
+        optimizer.step()
+    train_module.train_step(ours, make_optimizers(ours, SHORT), ids, lr=SHORT.peak_lr, clip=0.5)
+    start = dict(tiny_model().named_parameters())
+    for name, parameter in ours.named_parameters():
+        assert torch.allclose(parameter, by_hand.get_parameter(name), atol=1e-4), name
+        assert not torch.equal(parameter, start[name]), name
 
 
 def test_an_interrupted_run_ends_like_an_uninterrupted_one(batches, tmp_path):

@@ -13,8 +13,10 @@ How to add an exercise
    the middle, a long vocabulary, settings that no float is equal to, every dtype that the card allows.
 2. `notebooks/XX_….ipynb`: a card headed by the words of `Exercise.heading`, then `@exercise("XX.n")`
    on a function whose body is a docstring and `...`.
-3. `tests/mutants/nbXX.py`: at least four wrong answers, each with the words of its rejection, and a
-   right answer written another way. `pytest tests/classroom/test_mutants.py` holds the three together.
+3. `answers/nbXX.py`: the answer that `solution` prints; `answers/__init__.py` says what it may use.
+4. `tests/mutants/nbXX.py`: at least four wrong answers, each with the words of its rejection, and a
+   right answer written another way. `test_mutants.py` and `test_answers.py` in `tests/classroom` hold
+   the four together.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class Exercise:
     Args:
         id: notebook and number, such as "07.2".
         title: what the reader makes, in a few words.
-        finished: the finished version; `solution` shows its source.
+        finished: the finished version, on which the notebook runs where the exercise is not attempted.
         check: called with the reader's function; returns or raises `CheckFailed`.
         hints: three, from a nudge to nearly the answer.
         minutes: that a reader may need.

@@ -182,10 +182,10 @@ EXERCISES = (
             "tokenize and embed come first, choose and detokenize last; score stands right before choose.",
         )),
     Exercise(
-        "00.2", "mend the loop with a cache", greedy_with_cache, check_greedy_with_cache, minutes=15,
+        "00.2", "fix the loop with a cache", greedy_with_cache, check_greedy_with_cache, minutes=15,
         kind="find the bug", hints=(
             "Print the shape of what goes into the model at each step. What does the cache already hold?",
-            "After the first call the cache holds the prompt: hand over the newest id alone.",
+            "After the first call the cache holds the prompt: pass on the newest id alone.",
             "Keep two lists: `ids`, what the model gets next, and `new_ids`, what is returned; after each "
             "step ids = [the chosen id].",
         )),

@@ -27,7 +27,7 @@ def oracle(pat_str: str) -> tiktoken.Encoding:
 
 
 def small_tokenizer() -> Tokenizer:
-    """The tokenizer that the checks hand to the reader's functions."""
+    """The tokenizer that the checks pass to the reader's functions."""
     return Tokenizer("small", POCKET_PATTERN, RANKS, SPECIAL_TOKENS)
 
 
@@ -50,9 +50,9 @@ def check_count_pairs(attempt: Callable) -> None:
     expect_equal(attempt([1, 2, 3, 1, 2]), {(1, 2): 2, (2, 3): 1, (3, 1): 1},
                  "the value counts every occurrence")
     expect_equal(attempt([5, 5, 5]), {(5, 5): 2},
-                 "counting is by overlapping neighbours: the middle 5 is in two pairs")
+                 "overlapping pairs count: the middle 5 is in two of them")
     expect_equal(attempt([1, 23, 12, 3]), {(1, 23): 1, (23, 12): 1, (12, 3): 1},
-                 "a key that joins digits as text confuses 1, 23 with 12, 3")
+                 "a key that joins digits as text takes 1, 23 for 12, 3")
     expect_equal(attempt([300, 70_000] * 4), {(300, 70_000): 4, (70_000, 300): 3},
                  "ids are whole numbers of any size, not bytes, and every occurrence counts")
     expect_equal(attempt([9]), {}, "one id has no neighbours")
@@ -70,7 +70,7 @@ def check_merge(attempt: Callable) -> None:
                  "a merge go on two places further")
     expect_equal(attempt([1, 2, 3], (1, 2), 9), [9, 3], "the last id is lost when it belongs to no pair")
     expect_equal(attempt([2, 1, 3, 3], (1, 2), 9), [2, 1, 3, 3],
-                 "only this pair in this order is merged, the rest stays as it is")
+                 "only this pair is merged, and only in this order; everything else stays")
     expect_equal(attempt([1, 1, 1], (1, 1), 9), [9, 1],
                  "merges may not overlap and go from left to right: after a merge go on two places further")
     expect_equal(attempt([1, 1, 1, 1], (1, 1), 9), [9, 9],
@@ -85,7 +85,7 @@ def check_merge(attempt: Callable) -> None:
     ids = [4, 5]
     if attempt(ids, (1, 2), 9) is ids:
         raise CheckFailed("a new list", "the given list itself", "result is the list that was given",
-                          "return a new list also where there is nothing to merge: who changes it must not change ids")
+                          "return a new list also where there is nothing to merge: a change to it must not change ids")
 
 
 # 01.3
@@ -102,6 +102,7 @@ def check_encode_piece(attempt: Callable) -> None:
                          "mergeable_ranks (the rank of a byte is not its value)")
     expect_piece(b"z", "a single byte has no neighbours, and is its rank")
     expect_piece("é".encode(), "the parts are bytes, not characters: this character is two parts")
+    expect_piece(b"bcz", "a union that is in mergeable_ranks is joined, here bc, and what is returned is its rank")
     expect_piece(b"zbc", "the last pair of neighbours counts too")
     expect_piece(b"abcd", "among the known unions the lowest rank goes first (here bc), not the leftmost")
     expect_piece(b"zabc", "by rank, not by the longest match: bc is older than ab, so a stays alone")
@@ -111,11 +112,11 @@ def check_encode_piece(attempt: Callable) -> None:
     expect_piece(b"abcdaabcef" * 12, "pieces may be long: go on until no union is known, however many there are")
     gaps = {b"a": 5, b"b": 9, b"c": 0, b"d": 80_000, b"z": 3, b"ab": 700, b"cd": 1, b"za": 90_000}
     expect_equal(attempt(b"cab", dict(gaps)), [0, 700],
-                 "ranks may have gaps: an unknown union ranks behind all others, not at len(mergeable_ranks)")
+                 "ranks may have gaps: an unknown union comes after all others, not at len(mergeable_ranks)")
     expect_equal(attempt(b"zbc", dict(gaps)), [3, 9, 0],
                  "the table is an argument: the same piece has other ids in another vocabulary")
     expect_equal(attempt(b"zabza", dict(gaps)), [3, 700, 90_000],
-                 "a known union may have a rank of any size: an unknown one ranks behind it, at infinity")
+                 "a known union may have a rank of any size: an unknown one comes after it, at infinity")
     expect_equal(attempt(b"abcd", gaps | {b"c": 1, b"cd": 0}), [700, 0],
                  "the table is an argument; here cd has the rank 0, which is a rank like any other")
 
@@ -186,7 +187,8 @@ def check_tokens_per_character(attempt: Callable) -> None:
     expect_price("aaaaaaa", 4, 7, "an exact quotient: no rounding")
     expect_price("aaaaef xyz", 7, 10, "all ids over all characters, not a mean over words or pieces")
     expect_price(" ab ", 3, 4, "spaces at the ends are characters and cost tokens")
-    expect_price("e\N{COMBINING ACUTE ACCENT}", 3, 2, "the text as it is: len counts the accent, and so does the price")
+    expect_price("e\N{COMBINING ACUTE ACCENT}", 3, 2,
+                 "take the text unchanged: len counts the accent, and so does the price")
     expect_number(attempt(smaller_tokenizer(), "aaaaef"), 1,
                   "the tokenizer is an argument: the same text costs more in a smaller vocabulary")
     expect_price("<|im_end|>", 10, 10, "the text of a special token is data: encode_ordinary, or allow none")
@@ -205,11 +207,11 @@ EXERCISES = (
             "Build a new list while an index i walks over ids; how far it moves is the question.",
             "Where ids[i] and ids[i + 1] are the pair, append new_id and move by two; else append ids[i] "
             "and move by one.",
-            "while i < len(ids): compare tuple(ids[i:i+2]) with pair; at the end the slice has one id "
-            "and is unequal by itself.",
+            "while i < len(ids): compare tuple(ids[i:i+2]) with pair; at the end the slice holds one id, "
+            "which never equals a pair.",
         )),
     Exercise(
-        "01.3", "encode a piece by rank", encode_piece, check_encode_piece, minutes=15, hints=(
+        "01.3", "encode a piece by rank", encode_piece, check_encode_piece, minutes=10, hints=(
             "Start from single bytes, piece[i:i+1], and list what each pair of neighbours would become.",
             "Among those unions that mergeable_ranks knows, join the one with the lowest rank, the "
             "leftmost if it occurs twice; then list the unions again.",
@@ -218,7 +220,7 @@ EXERCISES = (
         )),
     Exercise(
         "01.4", "write a chat turn that cannot be forged", encode_chat_turn, check_encode_chat_turn,
-        minutes=10, kind="find the bug", hints=(
+        minutes=5, kind="find the bug", hints=(
             "Who may write a control id: the program, or the text that a user typed?",
             "Take the ids of <|im_start|> and <|im_end|> from tokenizer.special_tokens and never encode "
             "their text.",
@@ -228,7 +230,7 @@ EXERCISES = (
     Exercise(
         "01.5", "the price of a language", tokens_per_character, check_tokens_per_character, minutes=5,
         difficulty="warm-up", hints=(
-            "The price is a quotient: what you pay over what you get.",
+            "Divide what you pay for by what you get.",
             "You pay for ids and get characters; len of a str counts characters and not bytes.",
             "The ids are tokenizer.encode_ordinary(text), so that special-token text counts as text.",
         )),

@@ -35,7 +35,7 @@ def lookup(weight: Tensor, ids: Tensor) -> Tensor:
 def check_lookup(attempt: Callable) -> None:
     table = (10 * torch.arange(7).view(7, 1) + torch.arange(3)).float()  # 41 is row 4, column 1
     expect_close(attempt(table, torch.tensor([4])), torch.tensor([[40.0, 41.0, 42.0]]),
-                 "row 4 of the table as it stands there: ids count from 0, the numbers are not scaled")
+                 "row 4 of the table, unchanged: ids count from 0, the numbers are not scaled")
     expect_close(attempt(table, torch.tensor([6, 0, 6])), table[[6, 0, 6]],
                  "one row for each id in the order of the ids: the last id and the first, repeats included")
     ids = torch.tensor([[1, 5], [0, 3], [2, 2], [6, 1]])
@@ -43,7 +43,7 @@ def check_lookup(attempt: Callable) -> None:
                  "ids (B, T) give (B, T, D): every row of the batch, and the shape of the ids stays",
                  where="result for ids (4, 2)")
     expect_close(attempt(table.double(), torch.tensor([2])), table.double()[2:3],
-                 "the result has the type of the table: a one-hot matrix has to take it over")
+                 "the result has the type of the table: a one-hot matrix has to be made in it")
     expect_close(attempt(table + 0.5, torch.tensor([4])), torch.tensor([[40.5, 41.5, 42.5]]),
                  "the table is an argument: the same ids pick other rows in another table")
     ids = torch.tensor([[[299, 5, 256]], [[0, 298, 299]]])
@@ -135,7 +135,8 @@ def check_table_share(attempt: Callable) -> None:
                  "a share lies between 0 and 1: divide by the total, and leave it at that" if above_one(tied) else
                  "a tied table is one matrix and counts once; the share is of all parameters, the table included")
     expect_close(attempt(ModelConfig(**shape, tie_word_embeddings=False)), Fraction(96, 228),
-                 "without tying, the head is a second matrix of vocab_size * hidden_size: it counts, above and below")
+                 "without tying, the LM head is a second matrix of vocab_size * hidden_size: it counts in the "
+                 "numerator and in the total")
     expect_close(attempt(ModelConfig(**shape, positions="learned", max_position_embeddings=10)), Fraction(48, 220),
                  "learned positions are parameters, but no part of the token table")
     expect_close(attempt(PUBLISHED["Llama-3.2-1B"]), Fraction(128_256 * 2048, 1_235_814_400),
@@ -163,13 +164,14 @@ def check_apply_rope(attempt: Callable) -> None:
     def tables(angles: Tensor) -> tuple[Tensor, Tensor]:
         return angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
 
-    def turn(vector: list[float], *angles: float) -> Tensor:
-        x = torch.tensor(vector, dtype=torch.float64).view(1, 1, 1, -1)
-        got = attempt(x, *tables(torch.tensor([angles], dtype=torch.float64)))
-        return got.reshape(-1) if isinstance(got, Tensor) and got.numel() == len(vector) else got
-
     def expect_turn(vector: list[float], angles: tuple[float, ...], expected: list[float], likely: str) -> None:
-        expect_close(turn(vector, *angles), torch.tensor(expected, dtype=torch.float64), likely, atol=1e-9)
+        x = torch.tensor(vector, dtype=torch.float64).view(1, 1, 1, -1)
+        got, right = attempt(x, *tables(torch.tensor([angles], dtype=torch.float64))), torch.tensor(expected).to(x)
+        if not isinstance(got, Tensor) or got.shape == x.shape:
+            expect_close(got.reshape(-1) if isinstance(got, Tensor) else got, right, likely, atol=1e-9)
+        expect_close(got, right.view(x.shape), "cos and sin are as wide as x: where a half of x is multiplied, take a "
+                                               "half of cos and sin, too", where=f"result for x {tuple(x.shape)}",
+                     atol=1e-9)
 
     quarter = math.pi / 2
     expect_turn([3, 5], (0.0,), [3, 5], "an angle of 0 leaves the vector as it is: cos multiplies x itself")
@@ -258,14 +260,13 @@ def check_shift_error(attempt: Callable) -> None:
 EXERCISES = (
     Exercise(
         "02.1", "look up rows", lookup, check_lookup, minutes=5, difficulty="warm-up", hints=(
-            "Which tool of PyTorch picks rows of a matrix by their numbers, repeats included?",
-            "Indexing with a tensor of integers keeps the tensor's shape and appends the row: (B, T) gives "
-            "(B, T, D). A product with a one-hot matrix does, too.",
-            "Nothing but the table and the ids is needed: put the ids in square brackets behind the table, "
-            "or use torch.nn.functional.embedding.",
+            "Which operation in PyTorch picks rows of a matrix by their numbers, and a row twice if you ask twice?",
+            "If you index a tensor with a tensor of integers, the result has the shape of the integers, with the row "
+            "added at the end: (B, T) gives (B, T, D).",
+            "You need nothing but the table and the ids: weight[ids], or torch.nn.functional.embedding.",
         )),
     Exercise(
-        "02.2", "find the nearest rows", nearest, check_nearest, minutes=15, hints=(
+        "02.2", "find the nearest rows", nearest, check_nearest, minutes=15, difficulty="stretch", hints=(
             "The cosine of two rows is their dot product divided by the product of their lengths.",
             "One product of the table with row `id` gives all V dot products; weight.norm(dim=-1) all lengths. "
             "Clamp the product of lengths from below, so that 0 / 0 becomes 0.",
@@ -274,19 +275,20 @@ EXERCISES = (
     Exercise(
         "02.3", "the share of the table", table_share, check_table_share, minutes=5, kind="predict",
         difficulty="warm-up", hints=(
-            "How many numbers has one table, and how many tables are there?",
-            "vocab_size * hidden_size, once where tie_word_embeddings is true and twice where it is not.",
+            "How many numbers does one table have, and how many tables are there?",
+            "vocab_size * hidden_size: once if tie_word_embeddings is true, twice if it is not.",
             "Divide by parameter_count(config).total, which counts each parameter once.",
         )),
     Exercise(
         "02.4", "apply RoPE", apply_rope, check_apply_rope, minutes=15, hints=(
-            "Turning (a, b) by an angle gives (a cos - b sin, b cos + a sin). Which entries are a, which b?",
-            "a is the first half of the last dimension and b the second; chunk(2, dim=-1) splits them.",
-            "Put -b in front of a along the last dimension; the result is x times cos plus that times sin.",
+            "Turning (a, b) by an angle gives (a cos - b sin, b cos + a sin). Which numbers are a, and which are b?",
+            "a is the first half of the last dimension, b is the second half. x.chunk(2, dim=-1) splits them.",
+            "Join -b and a, in this order, along the last dimension. The result is x * cos plus what you joined * sin.",
         )),
     Exercise(
-        "02.5", "measure the relative-shift property", shift_error, check_shift_error, minutes=10, hints=(
-            "Compute the whole (T, T) matrix of scores twice: at positions 0 to T - 1, and at these plus the shift.",
+        "02.5", "measure the relative-shift property", shift_error, check_shift_error, minutes=10,
+        difficulty="stretch", hints=(
+            "Compute the whole (T, T) matrix of scores twice: at positions 0 to T - 1, then at these plus shift.",
             "scores = rotate(q, positions) @ rotate(k, positions).T, with positions a tensor of integers.",
             "Subtract the two matrices, take absolute values, then the maximum, and .item() for a plain number.",
         )),

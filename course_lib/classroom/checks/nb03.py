@@ -55,7 +55,7 @@ def check_attention_weights(attempt: Callable) -> None:
 
     open_mask = torch.ones(T, S, dtype=torch.bool)
     expect_weights(torch.zeros(B, H, T, DH), rand(B, H, S, DH), open_mask,
-                   "equal scores give equal weights, 1/S each: softmax runs over the keys, the last axis of "
+                   "equal scores give equal attention weights, 1/S each: softmax runs over the keys, the last axis of "
                    "(B, H, T, S), and True in the mask means that the key may be seen")
     one = torch.zeros(1, 1, 1, DH)
     one[..., 0] = 3.0
@@ -69,6 +69,10 @@ def check_attention_weights(attempt: Callable) -> None:
                    "a masked key gets weight 0 and the rest sum to 1: set its score to -inf before the softmax, "
                    "where the mask is False; a score of 0 still weighs exp(0)")
     low = torch.full((1, 1, S, DH), -8.0)
+    expect_weights(torch.ones(1, 1, T, DH), low, open_mask,
+                   "the attention weights of a row sum to 1 however low its scores are: exp of low scores is tiny, so "
+                   "add nothing to their sum and set no smallest value for it; with the largest score subtracted "
+                   "first, the sum is at least 1")
     low[0, 0, 1] = 8.0
     expect_weights(torch.ones(1, 1, T, DH), low, holes,
                    "a masked key weighs exactly 0 however low the other scores are: -inf, not a number that "
@@ -84,7 +88,8 @@ def check_attention_weights(attempt: Callable) -> None:
                    "Dh, T and S come from the shapes")
     holes[2] = False
     expect_weights(rand(B, H, T, DH), rand(B, H, S, DH, seed=1), holes,
-                   "a query that may see no key takes nothing, a row of zeros: softmax of nothing but -inf is NaN")
+                   "a query that may see no key takes nothing, a row of zeros; softmax gives NaN there if all scores "
+                   "are -inf, and equal shares if all are the same large negative number, so set the zeros after it")
 
 
 # 03.2
@@ -100,13 +105,13 @@ def check_causal_mask(attempt: Callable) -> None:
     expect_mask(1, 4, [[1, 1, 1, 1]],
                 "the queries are the *last* T of the S positions: a single one sees everything")
     expect_mask(2, 5, [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]],
-                "query t stands at position S - T + t and sees the keys up to there: the triangle sits at the "
+                "query t is at position S - T + t and sees the keys up to there: the triangle sits at the "
                 "bottom right")
     expect_mask(3, 4, [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]],
-                "query t stands at position S - T + t: the first one sees the S - T keys before the queries, "
+                "query t is at position S - T + t: the first one sees the S - T keys before the queries, "
                 "and itself")
     expect_mask(9, 300, [[int(s <= 300 - 9 + t) for s in range(300)] for t in range(9)],
-                "query t stands at position S - T + t, however long the text is")
+                "query t is at position S - T + t, however long the text is")
     expect_mask(12, 12, [[int(s <= t) for s in range(12)] for t in range(12)],
                 "with T = S row t sees the keys 0 ... t, however long the text is")
 
@@ -187,12 +192,12 @@ def check_induction_scores(attempt: Callable) -> None:
     expect_scores(looking(), scores(),
                   "the result is (L, H), and a head that looks at its own position all the time scores 0")
     expect_scores(looking((1, 3, None, i[-1:], i[-1:] - 2 * n + 3)), scores(),
-                  "two slices take a block of cells; you need one cell for each query: index with two tensors, i and "
-                  "i - n + 1, or take a diagonal")
+                  "two slices take a block of entries; you need one entry for each query: index with two tensors, "
+                  "i and i - n + 1, or take a diagonal")
     expect_scores(looking((1, 3, None, i, i - n)), scores(),
                   "the place is where the *next* token stood, i - n + 1; i - n holds the query's own token")
     expect_scores(looking((2, 0, None, i, i - 1)), scores(),
-                  "looking at the previous token is no induction: the place is n - 1 positions back")
+                  "looking at the previous token is no induction: look n - 1 positions back")
     expect_scores(looking((1, 3, None, i, i - n + 1)), scores(l1h3=1.0),
                   "a head with all its attention on i - n + 1 for i = n ... 2n - 2 scores 1: the first half, which "
                   "has nothing to copy, does not count, nor the last position, whose next token is not in the row; "
@@ -211,40 +216,42 @@ def check_induction_scores(attempt: Callable) -> None:
 
 EXERCISES = (
     Exercise(
-        "03.1", "attention weights with a mask", attention_weights, check_attention_weights, minutes=15, hints=(
-            "Four steps: products of every query with every key, the scale, the mask, the softmax. Which axis "
-            "of (B, H, T, S) must sum to 1?",
+        "03.1", "attention weights with a mask", attention_weights, check_attention_weights, minutes=10, hints=(
+            "Take one_head line by line and ask of each line: what changes when there are two more axes in front? "
+            "And which axis of (B, H, T, S) has to sum to 1?",
             "k.transpose(-1, -2) is (B, H, Dh, S); masked_fill(~mask, -torch.inf) removes what may not be seen; "
             "softmax(-1) runs over the keys.",
-            "A row without any key comes out of the softmax as NaN. One more masked_fill, on the weights and "
-            "with 0.0, mends it and changes no other row.",
+            "A row without any key comes out of the softmax as NaN. One more masked_fill, on the attention weights and "
+            "with 0.0, repairs it and changes no other row.",
         )),
     Exercise(
-        "03.2", "a mask for the last few queries", causal_mask, check_causal_mask, minutes=10,
+        "03.2", "a mask for the last few queries", causal_mask, check_causal_mask, minutes=5,
         kind="find the bug", hints=(
             "Print the broken mask for T = 2, S = 5. Which position does its first row belong to?",
-            "The queries are the last T positions: query t stands at S - T + t.",
+            "The queries are the last T of S positions. So query t is at position S - T + t.",
             "Compare a column of query positions, arange(S - T, S)[:, None], with a row of key positions, or give "
             "`tril` its second argument.",
         )),
     Exercise(
-        "03.3", "split a vector into heads", split_heads, check_split_heads, minutes=10, hints=(
-            "No number is computed, they only move: (B, T, H * Dh) holds all of them in the order b, t, h, d.",
-            "A view may split the last axis in two, (B, T, H, Dh). It may not exchange axes.",
-            "After splitting, exchange axis 1 and axis 2.",
+        "03.3", "split a vector into heads", split_heads, check_split_heads, minutes=5, hints=(
+            "Nothing is computed here, numbers only move. In x they lie in the order b, t, h, d. Which order do you "
+            "need?",
+            "A view can split the last axis in two, (B, T, H, Dh). It cannot exchange axes.",
+            "First split the last axis, then exchange axis 1 and axis 2.",
         )),
     Exercise(
         "03.4", "repeat the key/value heads", repeat_kv, check_repeat_kv, minutes=5, difficulty="warm-up", hints=(
-            "Write down which key head each of six query heads reads when there are three key heads.",
+            "Six query heads, three key heads: write down which key head each query head reads.",
             "Query head h reads key head h // groups: 0, 0, 1, 1, 2, 2.",
-            "PyTorch has one call for 0, 0, 1, 1 (repeat_interleave) and another one for 0, 1, 0, 1 (repeat).",
+            "PyTorch has two calls: repeat_interleave gives 0, 0, 1, 1, and repeat gives 0, 1, 0, 1.",
         )),
     Exercise(
-        "03.5", "find the induction head", induction_scores, check_induction_scores, minutes=15, hints=(
+        "03.5", "find the induction head", induction_scores, check_induction_scores, minutes=15,
+        difficulty="stretch", hints=(
             "In `a b c d a b c d` take the second b, at i = 5 with n = 4. Which position should an induction "
             "head look at, and which is i - n?",
-            "Both indices as tensors pick cells: attentions[..., i, j] with i = arange(n, 2n - 1) and "
+            "Two index tensors pick one entry for each pair: attentions[..., i, j] with i = arange(n, 2n - 1) and "
             "j = i - n + 1 is (L, B, H, n - 1).",
-            "Of (L, B, H, n - 1) the mean over the axes 1 and 3 is left.",
+            "What is left is a mean over two axes of (L, B, H, n - 1): the texts, axis 1, and the queries, axis 3.",
         )),
 )

@@ -346,22 +346,22 @@ EXERCISES = (
             "Multiply by torch.rsqrt(mean_square + eps), go back with .to(x.dtype), and multiply by weight last.",
         )),
     Exercise(
-        "04.2", "SwiGLU", swiglu, check_swiglu, minutes=10, hints=(
+        "04.2", "SwiGLU", swiglu, check_swiglu, minutes=5, hints=(
             "Two maps up, one map down: which of the two going up is bent?",
             "silu(z) = z * sigmoid(z), or torch.nn.functional.silu; it is applied to the gate alone.",
             "A stored matrix is (out, in): x @ gate.T has the shape (..., F), and so has the product of the two; "
             "down.T brings it back.",
         )),
     Exercise(
-        "04.3", "the block", decoder_layer, check_decoder_layer, minutes=10, hints=(
+        "04.3", "the block", decoder_layer, check_decoder_layer, minutes=5, hints=(
             "What is never normalized, and never replaced, only added to?",
             "Attention reads input_layernorm(x), and what it returns is added to x, not to the normalized copy.",
             "The second half does the same with the MLP and the other norm, starting from the sum of the first; "
             "write x = x + ..., as x += ... would change the caller's tensor.",
         )),
     Exercise(
-        "04.4", "count Llama-3-8B exactly", count_parameters, check_count_parameters, minutes=15, kind="predict",
-        hints=(
+        "04.4", "count Llama-3-8B exactly", count_parameters, check_count_parameters, minutes=10, kind="predict",
+        difficulty="stretch", hints=(
             "Write the shape of every matrix of one layer: four in attention, three in the MLP, and two norms.",
             "q and o are hidden_size by num_attention_heads * head_dim; k and v use num_key_value_heads instead.",
             "Beside the layers: the embedding, vocab_size * hidden_size, once more for a head that is not tied, "
@@ -369,7 +369,7 @@ EXERCISES = (
         )),
     Exercise(
         "04.5", "a comparison that cannot be fooled", first_differing, check_first_differing, minutes=10,
-        kind="find the bug", hints=(
+        kind="find the bug", difficulty="stretch", hints=(
             "Try it on NaN, on a value that is too low, and on two shapes that broadcast.",
             "Compare the shapes first, then the largest absolute difference with tolerance * the largest absolute "
             "value of theirs.",

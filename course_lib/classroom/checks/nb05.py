@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from course_lib.classroom.checks import Exercise
-from course_lib.classroom.checks.compare import CheckFailed, expect_close, expect_equal, expect_number
+from course_lib.classroom.checks.compare import CheckFailed, expect_close, expect_equal, expect_number, show
 from course_lib.training.train import TrainConfig, learning_rate, next_token_loss
 
 
@@ -82,26 +83,34 @@ def check_next_token_loss(attempt: Callable) -> None:
         return 50.0 * torch.nn.functional.one_hot(torch.tensor(rows), 7).float()
 
     def expect_loss(logits: Tensor, ids: list[list[int]], expected: float, likely: str) -> None:
-        expect_close(attempt(logits, torch.tensor(ids)), torch.tensor(expected), likely, atol=1e-5)
+        try:
+            loss = attempt(logits, torch.tensor(ids))
+        except RuntimeError as error:
+            if "view size" not in str(error):
+                raise
+            raise CheckFailed(f"{expected:g}", "RuntimeError: view size is not compatible", "result does not come",
+                              "a slice such as ids[:, 1:] skips numbers in memory, which view cannot do: take flatten "
+                              "or reshape, which copy where they must") from error
+        expect_close(loss, torch.tensor(expected), likely, atol=1e-5)
 
-    expect_loss(knowing([3]), [[5, 3]], 0.0,
-                "two tokens make one prediction, and this one is perfect: logits[:, t] are about ids[:, t + 1], and "
-                "logits are already one shorter than ids")
-    expect_loss(knowing([3, 1, 4]), [[5, 3, 1, 4]], 0.0,
-                "a perfect predictor has no loss: the labels are the ids without the first, not shifted twice")
+    expect_loss(knowing([5, 1, 4]), [[5, 5, 1, 4]], 0.0,
+                "a perfect predictor has no loss: logits[:, t] are about ids[:, t + 1], so the labels are the ids "
+                "without the first (the ids as read give 33.3), and logits are already one shorter than ids "
+                "(labels that are shifted twice give 50)")
     expect_loss(knowing([5, 3, 1]), [[5, 3, 1, 4]], 50.0,
-                "who repeats its input is wrong everywhere, by 50: an off-by-one rewards it, and a sum grows with "
-                "the text")
+                "a parrot that repeats its input is wrong everywhere, by 50: an off-by-one rewards it, and a sum grows "
+                "with the text")
     expect_loss(knowing([3, 1, 0]), [[5, 3, 1, 4]], 50 / 3,
                 "the last position predicts the last id; the mean is over all three positions")
     expect_loss(knowing([3, 1, 4]), [[5, 3, 1, 6]], 50 / 3, "the ids are an argument: other labels, another loss")
+    expect_loss(knowing([3]), [[5, 3]], 0.0, "two tokens make one prediction, and this one is perfect")
     expect_loss(knowing([3, 1, 4], [2, 6, 0]), [[5, 3, 1, 4], [0, 2, 6, 0]], 0.0,
                 "rows of the batch stay apart: flatten (B, T, V) to (B * T, V) and the labels alike")
     expect_loss(torch.zeros(2, 3, 7), [[5, 3, 1, 4], [0, 2, 6, 0]], math.log(7),
                 "the loss of equal scores is ln(V), the mean over B * T positions in nats")
     scores = torch.tensor([[[0.0, 1.0, 3.0, -2.0]]])  # bfloat16 holds them exactly
     expect_loss(scores.bfloat16(), [[0, 1]], -scores.double().log_softmax(-1)[0, 0, 1].item(),
-                "logits in bfloat16 are made float32 first: with 8 bits the loss is no use to an optimizer")
+                "turn logits in bfloat16 into float32 first, for bfloat16 keeps fewer than three digits of a loss")
     scores, ids = random(2, 3, 300).float(), [[5, 299, 0, 256], [0, 7, 260, 6]]
     losses = [loss_of(scores[b, t].tolist(), ids[b][t + 1]) for b in range(2) for t in range(3)]
     expect_loss(scores, ids, math.fsum(losses) / 6, "every prediction has its own loss: the mean over all rows and "
@@ -163,27 +172,97 @@ def check_learning_rate(attempt: Callable) -> None:
 # 05.4
 
 
-def training_bytes(matrices: int, others: int) -> int:
-    """Bytes that training keeps for its parameters, all in float32; activations are not counted.
+def training_bytes(trained: int, frozen: int) -> int:
+    """Bytes that training with AdamW keeps for its parameters, all in float32; activations are not counted.
 
     Args:
-        matrices: parameters that Muon trains: weight, gradient, momentum.
-        others: parameters that AdamW trains: weight, gradient, mean and mean square of the gradients.
+        trained: parameters that are updated: weight, gradient, mean and mean square of the gradients.
+        frozen: parameters that are only read.
     """
-    return 4 * (3 * matrices + 4 * others)
+    return 16 * trained + 4 * frozen
 
 
 def check_training_bytes(attempt: Callable) -> None:
-    def expect_bytes(matrices: int, others: int, expected: int, likely: str) -> None:
-        expect_equal(attempt(matrices, others), expected, likely, where="bytes")
+    def expect_bytes(trained: int, frozen: int, expected: int, likely: str) -> None:
+        expect_equal(attempt(trained, frozen), expected, likely, where="bytes")
 
-    expect_bytes(1, 0, 12, "Muon keeps three numbers for a parameter, of four bytes each: the weight, its gradient "
-                           "and one momentum")
-    expect_bytes(0, 1, 16, "AdamW keeps four numbers for a parameter, of four bytes each: the weight, its gradient "
-                           "and two running means")
-    expect_bytes(1000, 30, 12_480, "the two kinds add up")
-    expect_bytes(7_000_000_000, 1_000_000_000, 100_000_000_000, "the numbers may be large, and every digit counts")
+    expect_bytes(1, 0, 16, "a trained parameter keeps four numbers of four bytes each: the weight, its gradient and "
+                           "two running means")
+    expect_bytes(0, 1, 4, "a frozen parameter is only read: no gradient and no running means, only its own four bytes")
+    expect_bytes(1000, 30, 16_120, "the two kinds add up")
+    expect_bytes(7_000_000_001, 1_000_000_007, 116_000_000_044, "the numbers may be large, and every digit counts")
     expect_bytes(0, 0, 0, "nothing costs nothing")
+
+
+# 05.5
+
+
+def adamw_step(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int,
+               lr: float) -> tuple[Tensor, Tensor, Tensor]:
+    """One step of AdamW (Loshchilov & Hutter 2019), with PyTorch's usual constants; new tensors are returned.
+
+    Args:
+        weight, gradient: of any one shape.
+        mean, square: the running means of the gradient and of its square, 0 before the first step.
+        step: 1 for the first.
+        lr: the learning rate.
+    """
+    mean = 0.9 * mean + 0.1 * gradient
+    square = 0.999 * square + 0.001 * gradient.square()
+    fair_mean, fair_square = mean / (1 - 0.9**step), square / (1 - 0.999**step)
+    return weight * (1 - 0.01 * lr) - lr * fair_mean / (fair_square.sqrt() + 1e-8), mean, square
+
+
+def check_adamw_step(attempt: Callable) -> None:
+    def expect_step(given: tuple[list[float], ...], step: int, lr: float, expected: dict[str, list[float]],
+                    likely: str) -> None:
+        got = attempt(*(torch.tensor(numbers, dtype=torch.float64) for numbers in given), step, lr)
+        got = expect_three(got)
+        for name, numbers in expected.items():
+            expect_close(got[name], torch.tensor(numbers, dtype=torch.float64), likely, atol=1e-9, where=name)
+
+    expect_step(([0.0], [3.0], [2.0], [0.0], ), 4, 0.1, {"mean": [2.1]},
+                "the new mean is 0.9 of the old one and 0.1 of the gradient, and goes back as it is, not corrected")
+    expect_step(([0.0], [3.0], [0.0], [2.0]), 4, 0.1, {"square": [2.007]},
+                "the new square is 0.999 of the old one and 0.001 of the squared gradient, and goes back as it is, not "
+                "corrected")
+    expect_step(([2.0], [0.0], [0.0], [0.0]), 1, 0.1, {"weight": [1.998]},
+                "with no gradient the weight only decays, by lr * 0.01 of itself; the decay is no part of the gradient")
+    expect_step(([0.0, 0.0], [0.5, -200.0], [0.0, 0.0], [0.0, 0.0]), 1, 0.1, {"weight": [-0.1, 0.1]},
+                "the first step is as long as the learning rate, whatever the gradient: both means are divided by "
+                "1 - beta**step, and the second goes under a square root; the decay is taken from the old weight")
+    expect_step(([0.0], [0.0], [0.1], [0.004]), 3, 1.0,
+                {"weight": [-(0.09 / 0.271) / (math.sqrt(0.003996 / 0.002997001) + 1e-8)]},
+                "what moves the weight is the running mean, each mean corrected with the number of this step")
+    expect_step(([0.0], [1e-8], [0.0], [0.0]), 1, 1.0, {"weight": [-0.5]},
+                "1e-8 is added after the square root, to keep a zero out of the denominator")
+    follow_pytorch(attempt)
+
+
+def expect_three(got: Any) -> dict[str, Any]:
+    """The results by name.
+
+    Raises:
+        CheckFailed: they are not three.
+    """
+    if not isinstance(got, tuple | list) or len(got) != 3:
+        raise CheckFailed("a tuple of three tensors", show(got), "result is no tuple of three tensors",
+                          "return weight, mean, square: the optimizer needs both means again at the next step")
+    return dict(zip(("weight", "mean", "square"), got))
+
+
+def follow_pytorch(attempt: Callable) -> None:
+    """Six steps beside `torch.optim.AdamW`, with a new gradient and a new learning rate at each."""
+    start, gradients = random(2, 3), random(6, 2, 3)
+    theirs = start.clone().requires_grad_()
+    optimizer = torch.optim.AdamW([theirs], lr=1.0)
+    state = {"weight": start, "mean": torch.zeros_like(start), "square": torch.zeros_like(start)}
+    for step, gradient in enumerate(gradients, 1):
+        optimizer.param_groups[0]["lr"], theirs.grad = 0.3 / step, gradient.clone()
+        optimizer.step()
+        state = expect_three(attempt(state["weight"], gradient, state["mean"], state["square"], step, 0.3 / step))
+        expect_close(state["weight"], theirs.detach(), f"step {step} of six beside torch.optim.AdamW, each weight with "
+                     "its own means", where="weight", atol=1e-9)
 
 
 EXERCISES = (
@@ -194,7 +273,7 @@ EXERCISES = (
             "Row n wants column targets[n]: index with torch.arange(len(targets)) and targets together, then mean().",
         )),
     Exercise(
-        "05.2", "line labels up with predictions", next_token_loss, check_next_token_loss, minutes=10,
+        "05.2", "line labels up with predictions", next_token_loss, check_next_token_loss, minutes=5,
         kind="find the bug", hints=(
             "Write three ids on paper, and under each the token that the model should say after reading it.",
             "logits belong to ids[:, :-1], so position t has read ids[:, : t + 1]; which column is it about?",
@@ -202,7 +281,7 @@ EXERCISES = (
             "float(), and take F.cross_entropy.",
         )),
     Exercise(
-        "05.3", "a schedule with warm-up", learning_rate, check_learning_rate, minutes=10, hints=(
+        "05.3", "a schedule with warm-up", learning_rate, check_learning_rate, minutes=5, hints=(
             "Two straight lines and a ceiling: which of the three is lowest at each step?",
             "rise = (step + 1) / warmup_steps, fall = (steps - step) / (decay_fraction * steps).",
             "peak_lr times the least of 1, rise and fall; max(..., 1) in both denominators keeps zero out of them.",
@@ -210,8 +289,15 @@ EXERCISES = (
     Exercise(
         "05.4", "bytes to train a parameter", training_bytes, check_training_bytes, minutes=5, kind="predict",
         difficulty="warm-up", hints=(
-            "To use a weight you need the weight. What else does one step of the optimizer read?",
+            "To use a weight you need the weight. What else does one step of AdamW read?",
             "A float32 number is four bytes; a gradient is as large as its weight, and so is each running mean.",
-            "Muon: weight, gradient, momentum. AdamW: weight, gradient, two moments. Add up for both kinds.",
+            "Trained: weight, gradient and two running means. Frozen: the weight alone. Add up both kinds.",
+        )),
+    Exercise(
+        "05.5", "one step of AdamW", adamw_step, check_adamw_step, minutes=20, difficulty="stretch", hints=(
+            "Update both running means first; the rest reads the new ones. At step 1 the mean is 0.1 of the gradient: "
+            "what must you divide by to get the gradient?",
+            "Divide the mean by 1 - 0.9**step, and the square by 1 - 0.999**step. Return them as they were before.",
+            "The decay subtracts lr * 0.01 times the old weight, beside the step and not within it.",
         )),
 )

@@ -49,7 +49,7 @@ def check_softmax(attempt: Callable) -> None:
     expect([0.0, 1000.0], "exp(1000) is infinite, and infinite / infinite is NaN: subtract the maximum first")
     expect([-1001.0, -1000.0], "every exp is 0, and 0 / 0 is NaN: subtract the maximum, whatever its sign")
     expect([[900.0, 0.0, 30.0], [-1900.0, -901.0, -900.0], [-5.0, 900.0, -900.0]],
-           "each row needs its own maximum, wherever it stands: after subtracting the largest of all rows the second "
+           "each row needs its own maximum, wherever it is: after subtracting the largest of all rows the second "
            "has nothing but zeros")
     expect([-INF, 2.0, -INF, 2.0, 1.0, -INF],
            "a logit of -inf is a removed token: its probability is exactly 0, the rest is unmoved")
@@ -178,8 +178,9 @@ EXERCISES = (
             "Adding one number to all logits of a row changes no probability. Which number keeps exp from overflowing?",
             "Subtract the row's maximum: then the largest exponential is 1, the sum is at least 1, and what "
             "underflows is too small to matter.",
-            "amax(-1, keepdim=True) keeps the dimension, so that the result subtracts row by row; the sum after exp "
-            "needs dim=-1 and keepdim=True, too. Use no in-place operation.",
+            "amax(-1, keepdim=True) keeps the dimension, so that the result subtracts row by row; max(-1) would give "
+            "two tensors, values and places. The sum after exp needs dim=-1 and keepdim=True, too. Use no in-place "
+            "operation.",
         )),
     Exercise(
         "06.2", "perplexity", perplexity, check_perplexity, minutes=15, hints=(
@@ -190,15 +191,15 @@ EXERCISES = (
             "then math.exp of minus the mean, as a plain number.",
         )),
     Exercise(
-        "06.3", "the logit lens", logit_lens, check_logit_lens, minutes=10, hints=(
+        "06.3", "the logit lens", logit_lens, check_logit_lens, minutes=10, difficulty="stretch", hints=(
             "What happens to the last layer's output before it becomes logits? Two modules of the model do it.",
-            "The final norm and the head work on the last dimension, whatever stands in front, so the stack of all "
+            "The final norm and the head work on the last dimension, whatever axes come before it, so the stack of all "
             "depths can go through at once.",
             "Call the module `norm` of the model on the states, then the module `lm_head` on the result; no softmax.",
         )),
     Exercise(
         "06.4", "perplexity of several texts", pooled_perplexity, check_pooled_perplexity, minutes=10,
-        kind="find the bug", hints=(
+        kind="find the bug", difficulty="stretch", hints=(
             "Take a text of one token and a text of a thousand. How much does each say about the model?",
             "Perplexity is exp of a mean of losses. The mean that is wanted runs over all tokens of all texts.",
             "Add up all losses, divide by the number of all losses, and call math.exp once. A text without losses "

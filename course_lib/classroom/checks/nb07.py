@@ -53,7 +53,7 @@ def check_apply_temperature(attempt: Callable) -> None:
     expect_weights([[1, 2, 5]], [0.5], [[1, 4, 25]],
                    "divide by the temperature: 0.5 squares the weights (to multiply would take their root)")
     expect_weights([[1, 4, 9], [9, 4, 1], [1, 4, 9]], [2, 1, 0.5], [[1, 2, 3], [9, 4, 1], [1, 16, 81]],
-                   "each row has its own temperature: a column of shape (B, 1); a row of shape (B,) divides "
+                   "each row has its own temperature: make it a column of shape (B, 1). A shape of (B,) divides "
                    "column by column, and where B = V nobody complains")
     expect_weights([[2, 5, 5]], [0], [[0, 1, 0]],
                    "at temperature 0 one token is left, the largest, and the lowest id among equals; every other "
@@ -83,7 +83,7 @@ def check_apply_temperature(attempt: Callable) -> None:
     given = logits_of([1, 2, 5])
     if attempt(given, [1]).data_ptr() == given.data_ptr():
         raise CheckFailed("a new tensor", "the given one, or a view of it", "result is the logits that were given",
-                          "the result is new at a temperature of 1 as well: who writes into it must not change logits")
+                          "the result is new at a temperature of 1 as well: writing into it must not change logits")
     expect_dtype_kept(attempt, logits_of([1, 2, 5], [5, 1, 2]), [0.5, 0])
 
 
@@ -144,9 +144,9 @@ def check_apply_top_k(attempt: Callable) -> None:
            "the k largest logits stay as they are and every other becomes -inf; 0 would be a logit like any other")
     expect([[5, 3, 2, 1]], [1], [[0]], "k tokens stay: no more and no fewer")
     expect([[2, 5, 3]], [2], [[1, 2]],
-           "the largest, wherever they stand: places in sorted order are not ids. argsort lists the ids by place; you "
+           "the largest, wherever they are: places in sorted order are not ids. argsort lists the ids by place; you "
            "need the place of each id")
-    expect([[2, 1, 5, 3]], [2], [[2, 3]], "the largest, wherever they stand: places in sorted order are not ids")
+    expect([[2, 1, 5, 3]], [2], [[2, 3]], "the largest, wherever they are: places in sorted order are not ids")
     expect([[5, 3, 2, 1], [1, 2, 3, 5], [3, 5, 1, 2]], [1, 3, 2], [[0], [1, 2, 3], [0, 1]],
            "each row has its own k")
     expect([[1, 2, 2, 2, 3]], [3], [[1, 2, 4]],
@@ -198,7 +198,7 @@ def check_apply_top_p(attempt: Callable) -> None:
     expect([[5, 3, 2], [2, 3, 5]], [0.4, 0.7], [[0], [1, 2]], "each row has its own p")
     expect([[1, 1, 1, 1, 1]], [0.5], [[0, 1, 2]],
            "of equally likely tokens those with the highest ids leave first: sort with stable=True")
-    exact = "an exact hit has reached p: the 1e-6 is missing, and float sums end a hair below"
+    exact = "an exact hit has reached p: the 1e-6 is missing, and float sums end slightly below"
     expect([[5, 3, 2], [6, 3, 1]], [0.8, 0.9], [[0, 1], [0, 1]], exact)
     expect_exact_hits(attempt, TOP_P_HITS, exact)
     expect([[5, 3, 2]], [0.8001], [[0, 1, 2]], "allow 1e-6 and not more: 0.8 has not reached 0.8001")
@@ -233,10 +233,12 @@ def check_apply_min_p(attempt: Callable) -> None:
 
     expect([[60, 30, 20, 10]], [0.4], [[0, 1]],
            "compare with min_p times the largest probability: 0.5, 0.25, 0.17, 0.08 against 0.4 x 0.5, not "
-           "against 0.4, and probabilities, not logits")
+           "against 0.4. And compare probabilities, not logits")
     expect([[60, 30, 20, 10]], [0.2], [[0, 1, 2]], "min_p is an argument: a lower one keeps more")
+    expect([[60, 30, 10], [40, 38, 22]], [0.4, 0.4], [[0, 1], [0, 1, 2]],
+           "each row has its own largest probability: probs.amax(-1, keepdim=True), and not the one of the whole batch")
     expect([[10, 60, 40, 20], [20, 60, 40, 30]], [0.6, 0.45], [[1, 2], [1, 2, 3]], "each row has its own min_p")
-    border = "a token exactly at the border stays: the 1e-6 is missing, and floats end a hair below"
+    border = "a token exactly at the border stays: the 1e-6 is missing, and floats end slightly below"
     expect([[10, 5, 1], [10, 3, 1]], [0.5, 0.3], [[0, 1], [0, 1]], border)
     expect_exact_hits(attempt, MIN_P_HITS, border)
     expect([[1000, 499]], [0.5], [[0]], "allow a relative 1e-6 and not more: 0.499 is below 0.5")
@@ -355,8 +357,8 @@ def expect_streams(draws: Callable, plain: SamplingParams) -> None:
     flat = [1] * 1000
     alone = [ids[0] for ids in draws([flat], [plain], [5], 20)]
     expect_equal(len(set(alone)) > 10, True,
-                 "20 draws among 1,000 equal tokens are nearly all different: one takes no maximum, and a generator "
-                 "goes on from call to call and is not seeded again", where="the draws differ")
+                 "20 draws among 1,000 equal tokens are nearly all different: draw, do not take the maximum; and a "
+                 "generator goes on from call to call and is not seeded again", where="the draws differ")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(6)
         again = [ids[0] for ids in draws([flat], [plain], [5], 8)]
@@ -435,37 +437,38 @@ EXERCISES = (
             "between the two by a column of booleans.",
         )),
     Exercise(
-        "07.2", "exactly k tokens", apply_top_k, check_apply_top_k, minutes=10, hints=(
+        "07.2", "exactly k tokens", apply_top_k, check_apply_top_k, minutes=10, difficulty="stretch", hints=(
             "Which place does each token have in its row when the row is sorted from the largest down?",
-            "order = logits.argsort(descending=True, stable=True) lists ids by place, lowest id first among equals; "
-            "order.argsort() is the place of each id.",
+            "order = logits.argsort(dim=-1, descending=True, stable=True) lists ids by place, lowest id first among "
+            "equals; order.argsort(dim=-1) is the place of each id.",
             "A token stays where its place is below k; read k = 0 as k = V, and use masked_fill with -inf.",
         )),
     Exercise(
         "07.3", "the smallest set that reaches p", apply_top_p, check_apply_top_p, minutes=15, hints=(
-            "Sort the probabilities downwards, stable=True. A token stays while the probability before it is below p.",
+            "Sort the probabilities downwards, with dim=-1 and stable=True. A token stays while the "
+            "probability before it is below p.",
             "The probability before a token is cumsum - probs, in float64. Compare it with p - 1e-6, so that an exact "
-            "hit counts; the first token stays by itself, as 0 is below every p that is not tiny.",
-            "The mask is in sorted order: place = order.argsort(), and mask.gather(-1, place) brings it back. Rows "
-            "with p = 1 keep everything, and the first place always stays.",
+            "hit counts. The first token stays on its own, because 0 is below every p that is not tiny.",
+            "The mask is in sorted order: place = order.argsort(dim=-1), and mask.gather(-1, place) brings it back. "
+            "Rows with p = 1 keep everything, and the first place always stays.",
         )),
     Exercise(
         "07.4", "relative to the likeliest", apply_min_p, check_apply_min_p, minutes=5, difficulty="warm-up",
         hints=(
             "One comparison per token: its probability against min_p times the largest one of its row.",
-            "With a column of shape (B, 1) of thresholds; probs.amax(-1, keepdim=True) is a column, too.",
+            "Make a column of thresholds of shape (B, 1); probs.amax(-1, keepdim=True) is a column, too.",
             "Remove where probs < min_p * largest * (1 - 1e-6); at min_p = 0 nothing is below 0.",
         )),
     Exercise(
-        "07.5", "three penalties", apply_penalties, check_apply_penalties, minutes=15, hints=(
+        "07.5", "three penalties", apply_penalties, check_apply_penalties, minutes=15, difficulty="stretch", hints=(
             "Count first: how often is each id in a row's output, and is it in the prompt or the output at all?",
-            "counts of shape (B, V), from torch.bincount of each row's ids with minlength=V; seen where prompt or "
-            "output counts are above 0.",
+            "Make counts of shape (B, V), with torch.bincount of each row's ids and minlength=V. A token is seen where "
+            "its prompt or output count is above 0.",
             "torch.where(logits > 0, logits / r, logits * r) where seen; then subtract presence * (counts > 0) and "
             "frequency * counts, with the settings as columns.",
         )),
     Exercise(
-        "07.6", "the sampler", sample, check_sample, minutes=15, hints=(
+        "07.6", "the sampler", sample, check_sample, minutes=10, difficulty="stretch", hints=(
             "Filter all rows at once, then take the softmax; what is left differs from row to row only in the "
             "generator.",
             "torch.rand(1, generator=g) draws one number u; the token is the first id at which the running sum of "

@@ -1,0 +1,1 @@
+"""The drawings of the course: mechanisms drawn from data, in one house style (`drawing`)."""

@@ -1,0 +1,165 @@
+"""The notebooks' prose: numbers that a run backs, words, forms, and every button that the text mentions."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import nbformat
+import prose
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from course_lib.classroom import exercises
+from course_lib.classroom.checks import exercises_of
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+@every_notebook
+def test_committed_notebook(path):
+    assert prose.lint(path) == []
+
+
+@every_notebook
+def test_every_fact_occurs_in_the_text(path):
+    text = " ".join(prose.plain(cell.source) for cell in prose.read_as_is(path).cells if cell.cell_type == "markdown")
+    computed, known = prose.facts(path.name[:2])
+    assert [words for words in [*computed, *known] if words not in text] == []
+
+
+# The numbers
+
+FOUND_AT_LEAST = 0.8  # of the numbers that are off by a tenth
+
+
+@every_notebook
+def test_a_number_that_is_off_by_a_tenth_is_found(path):
+    """The lint would be worthless if any number were near some output; most wrong ones have to be found."""
+    notebook, facts = prose.read_as_is(path), prose.facts(path.name[:2])
+    total = missed = 0
+    for cell in notebook.cells:
+        if cell.cell_type != "markdown":
+            continue
+        right, text = cell.source, prose.plain(cell.source)
+        for number in prose.numbers_in(text):
+            digits = re.match(r"[\d,]+(\.\d+)?", number.text.lstrip("-−"))[0]
+            wrong = f"{number.value * 1.1:.{number.decimals}f}"
+            if prose.is_free(number, text) or wrong == digits.replace(",", "") or right.count(digits) != 1:
+                continue
+            cell.source = right.replace(digits, wrong)
+            total, missed = total + 1, missed + (not list(prose.lint_numbers(notebook, *facts)))
+            cell.source = right
+    print(f"{path.stem}: {total - missed} of {total} found")
+    assert total >= 20 and missed <= (1 - FOUND_AT_LEAST) * total
+
+
+def with_text(text, output="loss 0.1132, 4096 rows, 92.91 % of 1200", facts=({}, {})):
+    """Findings about one sentence, in a section whose one cell printed `output`."""
+    cells = [new_markdown_cell("opening"), new_markdown_cell(f"## A\n\n{text}", id="text"),
+             new_code_cell("x = 17", outputs=[new_output("stream", name="stdout", text=output)]),
+             new_markdown_cell("## B"), new_code_cell("y = 23"), new_markdown_cell("## End")]
+    return list(prose.lint_numbers(new_notebook(cells=cells), *facts))
+
+
+@pytest.mark.parametrize("text", [
+    "The loss is 0.11.", "The loss is 0.113, of 4,096 rows.", "That is 93 %.", "That is 92.9 %.", "x is 17 here.",
+    "Two of 3 heads, in 2017, in notebook 12, in about 45 minutes.", "See `top_k=50`.",
+    "About 1.2 thousand.", "![a 99](images/x.svg) and [a link](https://a.b/77)",
+])
+def test_numbers_that_are_backed(text):
+    assert with_text(text) == []
+
+
+@pytest.mark.parametrize("text, number", [
+    ("The loss is 0.12.", "0.12"), ("That is 94 %.", "94 %"), ("y is 23 there.", "23"), ("It has 4,097 rows.", "4,097"),
+    ("The id is `99`.", "99"), ("About 1.3 thousand.", "1.3"),
+])
+def test_numbers_that_are_not(text, number):
+    [finding] = with_text(text)
+    assert number in finding
+
+
+def test_a_fact_backs_its_words_and_no_others():
+    assert with_text("It keeps 1.07 GB.", facts=({"1.07 GB": 1.0737}, {})) == []
+    assert with_text("It keeps 1.07 GB.", facts=({"1.07 GB": 1.19}, {}))
+    assert with_text("It keeps 1.07 of them.", facts=({"1.07 GB": 1.0737}, {}))
+    assert with_text("It has 96 layers.", facts=({}, {"96 layers": "a paper"})) == []
+
+
+# Words and forms
+
+GOOD = {
+    "title": "# 03 · T\n\n![a line](images/03_strip.svg)", "legend": "<sub>**B** texts · **T** tokens</sub>",
+    "opening": "import torch", "drawings": "![a](images/a.svg) ![b](images/b.svg)",
+    "takeaways": "> **Takeaway.** A.\n\n> **Takeaway.** B.\n\n> **Takeaway.** C.",
+    "predict": "> **Predict.** How many?\n\n<details><summary>Answer</summary>Two.</details>\n\n" * 3,
+    "card": "Why one wants it.\n\n### Exercise 3.1 · build · 15 min · core\n\nWrite it for `(B, T)`.",
+    "stub": '@exercise("03.1")\ndef f(x):\n    """A docstring."""\n    ...',
+    "stuck": prose.STUCK.format("03.1").replace("'", '"'), "claim": 'claim(True, "it holds")',
+    "use": "torch.ones(3)", "pencil": "### Pencil 3.1 · 5 min\n\n### Pencil 3.2 · 5 min\n\n### Open question",
+}
+
+
+def lint_of(changes, tmp_path):
+    """Findings about the good notebook with some cells changed."""
+    cells = []
+    for name, source in (GOOD | changes).items():
+        make = new_code_cell if name in ("opening", "stub", "stuck", "claim", "use") else new_markdown_cell
+        cells.append(make(source, id=name))
+        if name == "claim":
+            cells[-1].metadata = nbformat.from_dict({"jupyter": prose.HIDDEN, "tags": ["hide-cell"]})
+    path = tmp_path / "99_test.ipynb"
+    path.write_text(nbformat.writes(new_notebook(cells=cells)))
+    return prose.lint(path)
+
+
+def test_the_good_notebook_has_no_findings(tmp_path):
+    assert lint_of({}, tmp_path) == []
+
+
+@pytest.mark.parametrize("changes, finding", [
+    ({"title": "# 03 · T"}, "does not show the strip"),
+    ({"drawings": "![a](images/a.svg)"}, "fewer than two drawings"),
+    ({"takeaways": "> **Takeaway.** A."}, "'> **Takeaway.**'"),
+    ({"pencil": "### Pencil 3.1 · 5 min\n\n### Pencil 3.2 · 5 min"}, "'### Open question'"),
+    ({"opening": "import torch\n" * 9}, "9 lines, at most 8"),
+    ({"predict": "> **Predict.** How many?\n\n" * 3}, "a Predict prompt without"),
+    ({"card": "**Exercise 3.1 · build · 15 min · core**"}, "heading of an exercise"),
+    ({"card": "### Exercise 3.2 · build · 15 min · core"}, "no card '### Exercise 3.1"),
+    ({"stuck": "hint('03.1')"}, "after the stub comes"),
+    ({"claim": "n = 3\nclaim(True, 'it holds')", "use": "torch.ones(n)"}, "'n' comes from the folded cell claim"),
+    ({"opening": "x = " + "1" * 90}, "94 columns"),
+    ({"opening": "# NBVAL_IGNORE_OUTPUT"}, "a tag, nbval-ignore-output"),
+    ({"opening": "claim(x, 'y')"}, "a claim stands in a cell that is not folded"),
+    ({"opening": f"print(f'{'word ' * 15}{{x}}')"}, "a string of 15 words"),
+    ({"opening": "x = (" + "\n     ".join(["'" + "word " * 12 + "'"] * 4) + ")"}, "a string of 48 words"),
+    ({"predict": GOOD["predict"] + "\n\nThe token behind it."}, "'behind'"),
+    ({"predict": GOOD["predict"] + "\n\n" + "word " * 33 + "."}, "a sentence of 33 words"),
+    ({"pencil": GOOD["pencil"] + "\n\n<details><summary>Answer</summary>\n\nTwo.</details>"}, "unfolds an answer"),
+    ({"card": GOOD["card"] + " Then `(B, H, T)`."}, "the legend does not define H"),
+])
+def test_findings(changes, finding, tmp_path):
+    findings = lint_of(changes, tmp_path)
+    assert len([found for found in findings if finding in found]) == 1, findings
+
+
+# Buttons
+
+
+@every_notebook
+def test_every_button_that_the_text_mentions_works(path, monkeypatch, tmp_path, capsys):
+    """`hint`, `solution` and `progress` are imported by the first code cell, and do what the text says."""
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
+    monkeypatch.setattr(exercises, "_hints_given", Counter())
+    cells = prose.read_as_is(path).cells
+    text = "\n".join(cell.source for cell in cells)
+    opening = next(cell.source for cell in cells if cell.cell_type == "code")
+    pressed = re.findall(r'\b(hint|solution|progress)\("([\d.]+)"\)', text)
+    for name in {name for name, _ in pressed}:
+        assert re.search(rf"^from course_lib\.classroom import .*\b{name}\b", opening, re.M), name
+    assert {argument for name, argument in pressed if name == "solution"} == {e.id for e in exercises_of(path.name[:2])}
+    for name, argument in pressed:
+        getattr(exercises, name)(argument)
+        printed = capsys.readouterr().out
+        assert {"hint": "Hint", "solution": "def ", "progress": f"Notebook {argument}: 0 of "}[name] in printed
