@@ -74,13 +74,6 @@ def share_by_chance(groups: Groups) -> dict[str, float]:
     return {kind: (len(words) - 1) / (everybody - 1) for kind, words in groups.items() if words}
 
 
-def nearest_words(table: Tensor, groups: Groups, word: str, nearest: Nearest = nearest, k: int = 5) -> list[str]:
-    """The k words of the groups whose rows point most nearly the way the word's does."""
-    ids = {name: id for words in groups.values() for name, id in words.items()}
-    names = list(ids)
-    return [names[j] for j, _ in nearest(table[list(ids.values())], names.index(word), k)]
-
-
 def mean_cosine(rows: Tensor) -> float:
     """Mean cosine of all pairs of different rows (N, D).
 

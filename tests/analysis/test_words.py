@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 
 from course_lib import load
+from course_lib.analysis.geometry import nearest
 from course_lib.analysis.long_texts import course_text, token_losses
 from course_lib.analysis.words import (
     mean_cosine,
-    nearest_words,
     opposites_cosines,
     own_kind,
     share_by_chance,
@@ -25,6 +25,13 @@ from course_lib.training.corpus import documents
 
 GROUPS = {"east": {"a": 1, "b": 4}, "north": {"c": 0, "d": 2, "e": 5}}
 TABLE = torch.tensor([[0.0, 2], [1, 0], [1, 9], [7, 7], [3, 1], [5, 1]])
+
+
+def nearest_words(table, groups, word, k=5):
+    """The k words of the groups whose rows point most nearly the way the word's does."""
+    ids = {name: id for words in groups.values() for name, id in words.items()}
+    names = list(ids)
+    return [names[j] for j, _ in nearest(table[list(ids.values())], names.index(word), k)]
 
 
 def random(*shape, seed=0):

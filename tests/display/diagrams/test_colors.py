@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from matplotlib.colors import to_rgb
 
-from course_lib.display import colors, plots
+from course_lib.display import colors, plots, views
 from course_lib.display.diagrams import drawing
 
 DISPLAY = Path(colors.__file__).parent
@@ -37,6 +37,12 @@ def test_a_widget_that_names_a_role_gives_it_the_colour_of_the_role():
     for path in DISPLAY.glob("*.py"):
         for role, color in re.findall(r"--(query|key|value|cache|weights):\s*(#[0-9a-fA-F]{6})", path.read_text()):
             assert color.lower() in colors.ROLES[role], (path.name, role)
+
+
+def test_every_widget_has_the_colours_of_the_roles_that_widgets_show():
+    for role in views.SHOWN:
+        assert f"--{role}:{colors.ROLES[role].light};" in views.THEME
+        assert f"--{role}:{colors.ROLES[role].dark};" in views.THEME
 
 
 @pytest.mark.parametrize("paper", [0, 1], ids=["light", "dark"])
