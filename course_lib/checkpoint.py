@@ -137,7 +137,7 @@ def save(lm: LanguageModel, folder: str | Path, *, dtype: torch.dtype | None = N
 
     Args:
         lm: in Llama's layout.
-        dtype: of the weights in the file; None: as they are.
+        dtype: of the weights in the file; None: unchanged.
 
     Raises:
         ValueError: the model cannot be written as a Llama, or `folder` is a file.

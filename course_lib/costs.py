@@ -125,7 +125,7 @@ def flops_per_token(config: ModelConfig, context: int) -> Flops:
 
 
 def prefill_flops(config: ModelConfig, tokens: int) -> int:
-    """Forward pass over a prompt of so many tokens, each seeing those before it, with one row of logits.
+    """Forward pass over a prompt of this length, each token seeing those before it, with one row of logits.
 
     A kernel that computes the masked half of the scores as well does twice the attention.
     """

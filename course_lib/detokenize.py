@@ -73,7 +73,7 @@ class DecodeStream:
         return self.release(self.decoder.decode(b"", final=True), final=True)
 
     def release(self, new: str, final: bool = False) -> str:
-        """Add decoded text behind the held text; return all of it that no stop string needs."""
+        """Add decoded text after the held text; return all of it that no stop string needs."""
         if self.stopped is not None:
             return ""
         pending = self.held + new

@@ -90,8 +90,8 @@ class CompletionOutput:
 
 
 def encode_prompt(tokenizer: Any, prompt: Prompt) -> list[int]:
-    """A string as raw text, behind the tokens that the model expects first; messages through the chat
-    template; ids as they are, in a list or a tensor (T,).
+    """A string as raw text, after the tokens that the model expects first; messages through the chat
+    template; ids unchanged, in a list or a tensor (T,).
 
     Raises:
         ValueError: it is something else, or nothing is left to condition on.

@@ -87,7 +87,7 @@ class StaticCache:
         return cls(model.config, max_length, batch_size=batch_size, dtype=weight.dtype, device=weight.device)
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int) -> tuple[Tensor, Tensor]:
-        """Write (B, Hkv, T, Dh) behind a layer's positions; return views of all, (B, Hkv, S, Dh)."""
+        """Write (B, Hkv, T, Dh) after a layer's positions; return views of all, (B, Hkv, S, Dh)."""
         (keys, values), start, T = self.layers[layer_idx], self.lengths[layer_idx], key_states.shape[2]
         end = start + T
         if end > keys.shape[2]:

@@ -37,10 +37,10 @@ UTF8_BYTES = SINGLE_BYTES[:0xC0] + SINGLE_BYTES[0xC2:0xF5]  # the others never o
 
 
 def to_bytes(text: str) -> bytes:
-    """The bytes behind GPT-2's printable characters.
+    """The bytes that GPT-2 writes as these printable characters.
 
     Raises:
-        ValueError: a character stands for no byte.
+        ValueError: a character is not one of them.
 
     >>> to_bytes("Ġa")
     b' a'

@@ -121,7 +121,7 @@ class CausalLM(nn.Module):
             kv_cache: extended by T positions; None computes everything afresh.
             attention_mask: (B, S), False or 0 on padding, for ragged batches padded on the left;
                 positions are counted over the rest.
-            logits_to_keep: only the last so many positions reach the LM head; 0 means all T.
+            logits_to_keep: this many last positions reach the LM head; 0 means all T.
 
         Raises:
             ValueError: the text outgrows `max_position_embeddings`.

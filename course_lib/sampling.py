@@ -23,7 +23,7 @@ LOOKS = (256, 16384)  # how many tokens top-p sorts before it resorts to sorting
 
 def apply_temperature(logits: Tensor, temperature: Setting) -> Tensor:
     """Divide each row by its temperature, >= 0. The row's maximum is moved to 0 first: softmax cannot
-    see that, and a tiny temperature cannot overflow. At 1 the row stays as it is; at 0, the limit, only
+    see that, and a tiny temperature cannot overflow. At 1 the row does not change; at 0, the limit, only
     the largest logit is left, the lowest id among equals.
 
     >>> apply_temperature(torch.tensor([[3.0, 2.0, 3.0]] * 2), [0.5, 0]).tolist()

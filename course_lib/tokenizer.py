@@ -293,7 +293,7 @@ class Tokenizer:
         return self.encode_parts(text, self.special_tokens.keys(), shield.show)
 
     def decode_bytes(self, ids: Sequence[int]) -> bytes:
-        """Ids to the bytes they stand for; a border may fall inside a character."""
+        """The bytes of the ids; a border may fall inside a character."""
         return b"".join(self.decode_single_token_bytes(operator.index(id)) for id in ids)
 
     def decode(self, ids: Sequence[int], errors: str = "replace") -> str:

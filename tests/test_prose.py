@@ -9,16 +9,25 @@ import prose
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+import course_lib
 from course_lib.classroom import exercises
 from course_lib.classroom.checks import exercises_of
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+COURSE_LIB = Path(course_lib.__file__).parent
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
 @every_notebook
 def test_committed_notebook(path):
     assert prose.lint(path) == []
+
+
+def test_the_words_of_the_library():
+    """All modules but those that write the training text."""
+    modules = [path for path in COURSE_LIB.rglob("*.py") if "corpus" not in path.parts]
+    assert len(modules) >= 100
+    assert {str(path): findings for path in modules if (findings := prose.lint(path))} == {}
 
 
 @every_notebook
@@ -90,7 +99,8 @@ def test_a_fact_backs_its_words_and_no_others():
 # Words and forms
 
 GOOD = {
-    "title": "# 03 · T\n\n![a line](images/03_strip.svg)", "legend": "<sub>**B** texts · **T** tokens</sub>",
+    "title": "# 03 · T\n\n![a line](images/03_strip.svg)\n\nThe core path takes about 20 minutes.",
+    "legend": "<sub>**B** texts · **T** tokens</sub>",
     "opening": "import torch", "drawings": "![a](images/a.svg) ![b](images/b.svg)",
     "takeaways": "> **Takeaway.** A.\n\n> **Takeaway.** B.\n\n> **Takeaway.** C.",
     "predict": "> **Predict.** How many?\n\n<details><summary>Answer</summary>Two.</details>\n\n" * 3,
@@ -119,7 +129,10 @@ def test_the_good_notebook_has_no_findings(tmp_path):
 
 
 @pytest.mark.parametrize("changes, finding", [
-    ({"title": "# 03 · T"}, "does not show the strip"),
+    ({"title": "# 03 · T\n\nThe core path takes about 20 minutes."}, "does not show the strip"),
+    ({"title": GOOD["title"].replace("20", "10")}, "said to take 10 minutes; it takes about 16"),
+    ({"title": GOOD["title"].replace("20", "61")}, "said to take 61 minutes; it takes about 16"),
+    ({"title": GOOD["title"].replace("core", "short")}, "does not say 'The core path"),
     ({"drawings": "![a](images/a.svg)"}, "fewer than two drawings"),
     ({"takeaways": "> **Takeaway.** A."}, "'> **Takeaway.**'"),
     ({"pencil": "### Pencil 3.1 · 5 min\n\n### Pencil 3.2 · 5 min"}, "'### Open question'"),
@@ -142,6 +155,33 @@ def test_the_good_notebook_has_no_findings(tmp_path):
 def test_findings(changes, finding, tmp_path):
     findings = lint_of(changes, tmp_path)
     assert len([found for found in findings if finding in found]) == 1, findings
+
+
+@pytest.mark.parametrize("source, finding", [
+    ('hint = "The key stands for a row."', "line 1: 'stands for'"), ("x = 1\n# the row behind it", "line 2: 'behind'"),
+    ('def f():\n    """As it is."""', "line 2: 'As it is'"), ('f(f"so many {n}")', "line 1: 'so many'"),
+    (f'message = f"{"word " * 20}{{n}} {"word " * 13}"', "line 1: a sentence of 33 words"),
+])
+def test_findings_about_a_module(source, finding, tmp_path):
+    path = tmp_path / "checks" / "nb99.py"
+    path.parent.mkdir()
+    path.write_text(source)
+    [found] = prose.lint(path)
+    assert found.startswith(finding)
+
+
+def test_minutes_of_the_core_path():
+    """90 words and 30 lines are three minutes; stretches, pencil problems and what is marked further are no part."""
+    def minutes(*cells):
+        return prose.core_minutes(new_notebook(cells=[new_markdown_cell("word " * 90), *cells]))
+
+    printed = [new_output("stream", name="stdout", text="a line\n" * 20 + "\n")]
+    assert minutes(new_code_cell("x = 1\n\n" * 10, outputs=printed)) == pytest.approx(3)
+    assert minutes(new_code_cell("x = 1\n" * 30, metadata={"tags": ["hide-cell"]})) == pytest.approx(1)
+    assert minutes(new_markdown_cell("### Exercise 3.1 · build · 15 min · core")) == pytest.approx(16, abs=0.2)
+    assert minutes(new_markdown_cell("### Exercise 3.1 · build · 15 min · stretch")) == pytest.approx(1, abs=0.2)
+    assert minutes(new_markdown_cell("### Pencil 3.1 · 5 min\n\n" + "word " * 90)) == pytest.approx(1)
+    assert minutes(new_markdown_cell("## A · further"), new_code_cell("x = 1\n" * 30)) == pytest.approx(1)
 
 
 # Buttons

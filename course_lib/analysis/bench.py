@@ -40,7 +40,7 @@ def seconds_of(call: Callable[[], object]) -> float:
 
 
 def prompt_of(lm: LanguageModel, length: int) -> list[int]:
-    """So many ids of ordinary text."""
+    """`length` ids of ordinary text."""
     text = "The force that pulls a dropped ball down to the ground is called gravity. "
     ids = lm.tokenizer.encode(text * length)
     return ids[:length]
@@ -143,7 +143,7 @@ def bandwidth(runs: int) -> dict[str, float]:
 
 
 def first_model_row(tokenizer: Tokenizer, steps: int = 20) -> Row:
-    """How long the training of notebook 05 takes, from the time of so many of its steps."""
+    """How long the training of notebook 05 takes, from the time of a few of its steps."""
     shape, config = FIRST_MODEL
     batches, model = simple_batches(tokenizer, tokens=50_000)[0], fresh_model(shape, device="cpu")
     short, log = replace(config, steps=steps + 1), []
@@ -174,7 +174,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m course_lib bench", description=main.__doc__)
     parser.add_argument("--model", default="pocket", help="a shipped name or a folder (default: pocket)")
     parser.add_argument("--threads", type=in_range(1, 1024), default=2, help="of PyTorch (default: 2)")
-    parser.add_argument("--runs", type=in_range(1), default=7, help="the table shows medians of so many (default: 7)")
+    parser.add_argument("--runs", type=in_range(1), default=7, help="the table shows medians of this many (default: 7)")
     parser.add_argument("--tokens", type=in_range(1), default=128, help="new tokens in a run (default: 128)")
     parser.add_argument("--prompt-tokens", type=in_range(1), default=64, help="tokens of the prompt (default: 64)")
     args = parser.parse_args(argv)

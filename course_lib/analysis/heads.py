@@ -6,7 +6,7 @@ attention lies there? Everything is read from the attention weights of one pass 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from random import Random
 from typing import Any, NamedTuple
@@ -17,11 +17,15 @@ from torch import Tensor, nn
 from course_lib.analysis.trace import trace
 from course_lib.checkpoint import LanguageModel
 from course_lib.config import require
+from course_lib.layers import apply_rope
 from course_lib.model import CausalLM
 from course_lib.training.corpus import data, people
 from course_lib.training.corpus.grammar import expand
 
 TRIES = 1_000  # lines written for each one that is kept, at most
+
+# (B, T, H * Dh), head numbers and H to the same with these heads zero
+Zeroing = Callable[[Tensor, list[int], int], Tensor]
 
 
 @torch.no_grad()
@@ -54,6 +58,28 @@ def attention_inputs(model: CausalLM, input_ids: Tensor) -> Tensor:
             hooks.enter_context(layer.self_attn.register_forward_pre_hook(lambda _, args: seen.append(args[0])))
         model(input_ids)
     return torch.stack(seen)
+
+
+@torch.no_grad()
+def attention_outputs(model: CausalLM, input_ids: Tensor) -> Tensor:
+    """What the attention of every layer adds to the residual stream: (L, B, T, D).
+
+    Args:
+        input_ids: (B, T).
+    """
+    seen: list[Tensor] = []
+    with ExitStack() as hooks:
+        for layer in model.layers:
+            hooks.enter_context(layer.self_attn.register_forward_hook(lambda _, args, y: seen.append(y)))
+        model(input_ids)
+    return torch.stack(seen)
+
+
+def turn(model: CausalLM, heads: Tensor) -> Tensor:
+    """RoPE on queries or keys (B, H, T, Dh) of the positions 0 ... T - 1, if the model has it."""
+    if model.config.positions != "rope":
+        return heads
+    return apply_rope(heads, *model.rope(slice(0, heads.shape[2]), heads.dtype))
 
 
 def attention_share(attentions: Tensor, places: Tensor) -> Tensor:
@@ -152,26 +178,38 @@ def mean_loss(model: CausalLM, ids: Tensor) -> float:
     return nn.functional.cross_entropy(model(ids)[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten()).item()
 
 
+def zero_heads(merged: Tensor, heads: Collection[int], num_heads: int) -> Tensor:
+    """What the heads of a layer made, side by side, with zeros for some of them: (B, T, H * Dh).
+
+    Args:
+        merged: (B, T, H * Dh); it does not change.
+        heads: numbers of heads, in [0, num_heads - 1].
+
+    >>> zero_heads(torch.tensor([[[1, 2, 3, 4]]]), [1], 2).tolist()
+    [[[1, 2, 0, 0]]]
+    """
+    y = merged.unflatten(-1, (num_heads, -1)).clone()  # (B, T, H, Dh)
+    y[..., list(heads), :] = 0
+    return y.flatten(-2)
+
+
 @contextmanager
-def knocked_out_heads(model: CausalLM, heads: Mapping[int, Collection[int]]) -> Iterator[None]:
+def knocked_out_heads(model: CausalLM, heads: Mapping[int, Collection[int]],
+                      zero: Zeroing = zero_heads) -> Iterator[None]:
     """Run the model without some heads: what they would add to the residual stream is zero.
 
     Args:
         heads: head numbers by layer number.
+        zero: called as `zero_heads` is, on what enters each layer's `o_proj`.
 
     Raises:
         ValueError: there is no such layer or head.
     """
-    L, H, Dh = model.config.num_hidden_layers, model.config.num_attention_heads, model.config.head_dim
+    L, H = model.config.num_hidden_layers, model.config.num_attention_heads
 
-    def without_heads(layer: int) -> Any:
+    def without(layer: int) -> Any:
         gone = sorted(heads[layer])
-
-        def zero(_: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
-            y = args[0].unflatten(-1, (H, Dh)).clone()  # (B, T, H, Dh)
-            y[..., gone, :] = 0
-            return (y.flatten(-2),)  # (B, T, H * Dh)
-        return zero
+        return lambda _, args: (zero(args[0], gone, H),)
 
     for layer, numbers in heads.items():
         require(0 <= layer < L, "layer", layer, f"in [0, {L - 1}]")
@@ -179,17 +217,18 @@ def knocked_out_heads(model: CausalLM, heads: Mapping[int, Collection[int]]) -> 
     with ExitStack() as hooks:
         for layer in heads:
             o_proj = model.layers[layer].self_attn.o_proj
-            hooks.enter_context(o_proj.register_forward_pre_hook(without_heads(layer)))
+            hooks.enter_context(o_proj.register_forward_pre_hook(without(layer)))
         yield
 
 
 @contextmanager
-def without_heads(model: CausalLM, heads: Iterable[tuple[int, int]]) -> Iterator[None]:
+def without_heads(model: CausalLM, heads: Iterable[tuple[int, int]],
+                  zero: Zeroing = zero_heads) -> Iterator[None]:
     """`knocked_out_heads` for heads that are named one by one, as (layer, head)."""
     by_layer: dict[int, list[int]] = {}
     for layer, head in heads:
         by_layer.setdefault(layer, []).append(head)
-    with knocked_out_heads(model, by_layer):
+    with knocked_out_heads(model, by_layer, zero):
         yield
 
 

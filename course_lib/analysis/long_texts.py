@@ -1,4 +1,4 @@
-"""How well a model predicts along a long text: the text, the loss of each token, and its mean by position."""
+"""How well a model predicts along a long text: the text, the losses along it, and how far back a head looks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from course_lib.analysis.heads import attention_inputs
+from course_lib.analysis.trace import weights_of
 from course_lib.config import require
+from course_lib.model import CausalLM
 from course_lib.training.corpus import documents
 
 
@@ -52,3 +55,18 @@ def loss_by_stretch(losses: Tensor, size: int = 256) -> list[float]:
     each = F.pad(losses, (1, 0), value=torch.nan)  # (B, T)
     require(each.shape[1] % size == 0, "size", size, f"a divisor of the length {each.shape[1]}")
     return each.view(-1, size).nanmean(1).tolist()
+
+
+@torch.no_grad()
+def weights_by_distance(model: CausalLM, ids: Tensor, rope: tuple[Tensor, Tensor], layer: int, head: int,
+                        distances: int = 5) -> list[float]:
+    """The mean attention weight that a head gives the token 0, 1, 2, … before, where every one of them exists.
+
+    Args:
+        ids: (B, T), more tokens than distances. They come to the layer in the usual way.
+        rope: cosine and sine, (T, Dh) each, by which this layer alone turns its queries and keys.
+    """
+    require(ids.shape[1] >= distances, "distances", distances, f"at most {ids.shape[1]}, the tokens of a text")
+    x = attention_inputs(model, ids)[layer]  # (B, T, D)
+    weights = weights_of(model.layers[layer].self_attn, x, rope, None, None)[:, head]  # (B, T, T)
+    return [weights.diagonal(-d, -2, -1)[:, distances - 1 - d :].mean().item() for d in range(distances)]

@@ -48,7 +48,7 @@ def direct_contributions(model: CausalLM, writes: Mapping[str, Tensor], token_id
     """What each write adds to a token's logit at the last position of the first row, by its own direction.
 
     The final norm divides by one number per position and the head takes a dot product, so with that number
-    as it is the logit is a sum over the writes ("direct logit attribution"). A bias of the final norm,
+    fixed the logit is a sum over the writes ("direct logit attribution"). A bias of the final norm,
     which LayerNorm has, adds the same to every sum and is left out.
 
     Args:

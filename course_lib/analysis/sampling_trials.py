@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
@@ -13,8 +14,9 @@ from torch import Tensor
 from course_lib.config import SamplingParams, require
 from course_lib.generate import LanguageModel, Prompt, encode_prompt
 from course_lib.kv_cache import StaticCache
-from course_lib.sampling import request_generator
+from course_lib.sampling import filter_logits, request_generator
 from course_lib.sampling import sample as library_sample
+from course_lib.tokenizer import Tokenizer
 from course_lib.training.corpus import TOOLS, documents
 
 Sample = Callable[[Tensor, Sequence[SamplingParams], Sequence[torch.Generator]], Tensor]
@@ -92,7 +94,7 @@ def perplexity(written: Written) -> float:
 
 
 def known_words(n_documents: int = 4000) -> set[str]:
-    """Every word of so many documents of the training text, in lower case."""
+    """Every word of the first `n_documents` documents of the training text, in lower case."""
     return {word for text in islice(documents(seed=0), n_documents) for word in WORD.findall(text.lower())}
 
 
@@ -104,6 +106,18 @@ def share_unknown(texts: Sequence[str], known: Collection[str]) -> float:
     """
     words = [word for text in texts for word in WORD.findall(text.lower())[:-1]]
     return sum(word not in known for word in words) / max(1, len(words))
+
+
+def unknown_words(texts: Sequence[str], known: Collection[str]) -> tuple[float, float]:
+    """The share of unknown words in independent texts, and its standard error: what other texts would change.
+
+    >>> share, error = unknown_words(["one two end", "one twx end"], {"one", "two"})
+    >>> share, round(error, 3)
+    (0.25, 0.25)
+    """
+    share, counts = share_unknown(texts, known), [max(0, len(WORD.findall(text)) - 1) for text in texts]
+    off = [(share_unknown([text], known) - share) * n for text, n in zip(texts, counts)]  # from the mean, in words
+    return share, math.sqrt(sum(x * x for x in off) * len(texts) / max(1, len(texts) - 1)) / max(1, sum(counts))
 
 
 def right_and_different(lm: LanguageModel, answers: Mapping[str, str], settings: Sequence[SamplingParams], *,
@@ -125,21 +139,35 @@ def right_and_different(lm: LanguageModel, answers: Mapping[str, str], settings:
     return list(zip(right, different))
 
 
-def exact_calls(lm: LanguageModel, sums: Sequence[tuple[int, str, int]], settings: Sequence[SamplingParams], *,
-                copies: int = 4) -> list[float]:
-    """For each setting, the share of calculator calls that are right to the last character.
+def calculator_call(tokenizer: Tokenizer, a: int, word: str, b: int) -> tuple[list[int], str]:
+    """A question such as "What is 12 times 34?" as a prompt, and the one right call of the calculator."""
+    messages = [{"role": "user", "content": f"What is {a} {word} {b}?"}]
+    ids = tokenizer.apply_chat_template(messages, tools=list(TOOLS.values()), add_generation_prompt=True)
+    return ids, CALL.format(f"{a} {SIGNS[word]} {b}")
+
+
+@torch.inference_mode()
+def chances_of_calls(lm: LanguageModel, sums: Sequence[tuple[int, str, int]],
+                     settings: Sequence[SamplingParams]) -> list[float]:
+    """For each setting, the chance that a calculator call is right to the last character, on average over the sums.
+
+    Nothing is drawn: it is the product of the chances of the call's tokens, each after the right ones before it.
+    The same text in other tokens counts as wrong.
 
     Args:
         sums: such as (12, "times", 34), which asks "What is 12 times 34?".
     """
-    right = [0] * len(settings)
-    for a, word, b in sums:
-        messages = [{"role": "user", "content": f"What is {a} {word} {b}?"}]
-        ids = lm.tokenizer.apply_chat_template(messages, tools=list(TOOLS.values()), add_generation_prompt=True)
-        expected = CALL.format(f"{a} {SIGNS[word]} {b}")
-        for i, written in enumerate(write(lm, ids, settings, copies=copies, n_tokens=32)):
-            right[i] += sum(text.startswith(expected) for text in written.texts)
-    return [n / copies / len(sums) for n in right]
+    chances, device = [0.0] * len(settings), lm.model.embed_tokens.weight.device
+    for numbers in sums:
+        prompt, call = calculator_call(lm.tokenizer, *numbers)
+        ids = lm.tokenizer.encode(call, allowed_special="all")
+        logits = lm.model(torch.tensor([prompt + ids], device=device))[0, len(prompt) - 1:-1].double().cpu()  # (T, V)
+        before = [ids[:i] for i in range(len(ids))]
+        for i, params in enumerate(settings):
+            filtered = filter_logits(logits, params, [prompt] * len(ids), before)
+            logprobs = filtered.log_softmax(-1).gather(-1, torch.tensor(ids)[:, None])
+            chances[i] += logprobs.sum().exp().item()
+    return [chance / len(sums) for chance in chances]
 
 
 def table(rows: Mapping[str, Sequence[float]], *, width: int = 8) -> str:
@@ -152,4 +180,20 @@ def table(rows: Mapping[str, Sequence[float]], *, width: int = 8) -> str:
     name = max(map(len, rows))
     lines = (f"{row:{name}}" + "".join(f"{x:{width}{'.0%' if row.endswith('right') else '.1f'}}" for x in values)
              for row, values in rows.items())
+    return "\n".join(lines)
+
+
+def tales_table(broken: Mapping[str, float], tales: Sequence[Written], known: Collection[str]) -> str:
+    """What texts under several settings are like, a setting in a line: how many differ, distinct-2, unknown words.
+
+    Args:
+        broken: how many calls break, by the name of the setting.
+        tales: what was written under these settings, in the same order.
+        known: words that count as known.
+    """
+    lines = ["temperature       broken  texts  distinct-2  unknown words"]
+    for (name, n), written in zip(broken.items(), tales, strict=True):
+        share, error = unknown_words(written.texts, known)
+        lines.append(f"{name:16} {n:7.0f} {len(set(written.texts)):6} {distinct_pairs(written):11.2f} "
+                     f"{share:8.1%} ± {error:.1%}")
     return "\n".join(lines)

@@ -1,7 +1,7 @@
 """How far the counts of random draws may stray before something is wrong.
 
 The count of one outcome among n independent draws is binomial, and its tails are summed exactly. A test
-that looks at several outcomes shares its false-alarm probability among them and both their sides (union
+that looks at several outcomes shares its false-alarm probability between them and between both their sides (union
 bound), so that the probability stated is one the test cannot exceed.
 """
 

@@ -27,9 +27,9 @@ ITEMS_LISTED = 1000  # of an iterator that is returned
 LIBRARIES = tuple({os.path.join(path, "") for path in (
     str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))})
 
-COPY_A_TENSOR = ("make a new tensor, for the caller still needs this one: x = x * 2 does, x *= 2 and methods whose "
+COPY_A_TENSOR = ("the caller still needs this one, so make a new tensor: x = x * 2 does, x *= 2 and methods whose "
                  "name ends in _ write into the caller's; a view shares its numbers, and x.float() of a float32 too")
-COPY_OTHERS = "build a new one, or begin with a copy, for the caller still needs this one"
+COPY_OTHERS = "the caller still needs this one, so build a new one, or begin with a copy"
 
 
 class EndlessLoop(BaseException):
@@ -41,8 +41,8 @@ class Attempt:
 
     Args:
         function: the reader's.
-        finished: the finished version, whose parameter names stand for arguments too long to print, and whose
-            name stands for a callable without one.
+        finished: the finished version, whose parameter names are printed for arguments too long to print, and
+            whose name for a callable without one.
     """
 
     def __init__(self, function: Callable, finished: Callable) -> None:

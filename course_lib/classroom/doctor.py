@@ -125,7 +125,7 @@ def check_tiktoken() -> Check:
 
 
 def check_generation(seconds: float = 2.0, tokens: int = 16) -> Check:
-    """Generate greedily for so long, and at least so many tokens; the speed is that of the median step."""
+    """Generate greedily for that time, and at least that number of tokens; the speed is that of the median step."""
     question = [{"role": "user", "content": "What is gravity?"}]
     try:
         deltas = stream(load("pocket"), question,

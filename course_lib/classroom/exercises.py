@@ -37,7 +37,7 @@ _hints_given: Counter[str] = Counter()  # in this kernel; a new one starts from 
 
 
 def exercise(exercise_id: str) -> Callable[[Callable], Callable]:
-    """Check the decorated function, say what came of it, and return what the name shall stand for.
+    """Check the decorated function, say what came of it, and return what the name shall mean.
 
     Returns:
         A decorator. It gives back the reader's function where its checks pass, and the finished

@@ -34,7 +34,7 @@ def progress_path() -> Path:
 
 
 def record(exercise_id: str) -> None:
-    """Note that an exercise is done; where that cannot be written, say so in one line and go on."""
+    """Record that an exercise is done; where that cannot be written, say so in one line and go on."""
     try:
         path = progress_path()
         if exercise_id in read_progress(path)["passed"]:
@@ -72,7 +72,7 @@ def read_progress(path: Path) -> dict[str, Any]:
 
 
 def write_progress(path: Path, data: dict[str, Any]) -> None:
-    """Replace the file in one step: whoever reads it sees the old content or the new, never a part."""
+    """Replace the file in one step: a reader sees the old content or the new, never a part."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".tmp")
     try:
         with open(handle, "w", encoding="utf-8") as file:

@@ -74,7 +74,7 @@ class AttentionPanel(Live):
         grid = W.GridBox([self.layer, self.head, self.query, self.key],
                          layout=W.Layout(grid_template_columns="repeat(auto-fit, minmax(300px, 1fr))"))
         super().__init__([self.prompt, grid, self.tokens, self.message, self.picture],
-                         figure=lambda: row_figure(first), turn="layer, head and query; "
+                         figure=lambda: row_figure(first), turn=f"layer {layer}, head {head} and the query; "
                          "it then also shows the products that add up to a score, as bars",
                          alt=f"{row_summary(first, layer, head)} {cell_summary(first)}")
         self.add_class("course-attention")

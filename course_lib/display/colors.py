@@ -24,7 +24,7 @@ ROLES = {
     # paper and pen
     "ink": Shade("#1b1b1b", "#e8eaed"), "faint": Shade("#5f6368", "#a9b0b8"), "line": Shade("#c3c7cc", "#535a63"),
     "paper": Shade("#ffffff", "#1f2328"), "plain": Shade("#f3f4f6", "#2b3138"),
-    "mark": Shade("#fbeeb0", "#5f5310"),  # behind what to look at
+    "mark": Shade("#fbeeb0", "#5f5310"),  # the background of what to look at
     # the levers of a stage; memory has the colour of the cache
     "cost": Shade("#f3c25c", "#8a6210"), "latency": Shade("#9fd2f1", "#1f5c80"),
     "memory": Shade("#e3b3cf", "#7d4466"), "quality": Shade("#cfd67a", "#545a17"),

@@ -32,7 +32,7 @@ PARTS = {"attention": ("self_attn",), "MLP": ("mlp",), "attention and MLP": ("se
 
 
 class Answer(NamedTuple):
-    """A greedy answer: its text and ids, the end token among them."""
+    """A greedy answer: its text and its ids, with the end token."""
 
     text: str
     token_ids: tuple[int, ...]
@@ -66,7 +66,7 @@ class KnockoutView:
 
 
 def names_of(layer: int, part: str) -> list[str]:
-    """The modules behind a layer and one of `PARTS`.
+    """The modules that a layer and one of `PARTS` name.
 
     >>> names_of(3, "attention")
     ['layers.3.self_attn']

@@ -154,7 +154,7 @@ def labels(wanted: Sequence[tuple[str, Place]], marks: Sequence[Place] = (), *,
     """Where to write which names: right or left of their places, first come first served, none over another.
 
     Args:
-        marks: places to leave free as well; the first so many names may lie over one.
+        marks: places to leave free as well; one name for each may lie over them.
     """
     written: list[tuple[str, Place]] = []
     texts: list[Box] = []
@@ -176,12 +176,14 @@ def is_free(box: Box, taken: Sequence[Box]) -> bool:
     return inside and all(box[0] > b[2] or b[0] > box[2] or box[1] > b[3] or b[1] > box[3] for b in taken)
 
 
-def map_figure(view: WordMap, ringed: Collection[str] = ()) -> Figure:
-    """The map as a still picture, with rings around some of its words."""
+def map_figure(view: WordMap, ringed: Mapping[str, Place] | None = None) -> Figure:
+    """The map as a still picture, with rings around some tokens, which join the map where they are no word of it."""
+    ringed, words = ringed or {}, {word for named in view.points.values() for word in named}
+    others = {text: at for text, at in ringed.items() if text not in words}
     first, second = view.projection.shares.tolist()
-    figure = plots.scatter(view.points, xlabel=f"first direction ({first:.0%} of the variance)",
+    figure = plots.scatter(view.points | ({"other neighbours": others} if others else {}),
+                           xlabel=f"first direction ({first:.0%} of the variance)",
                            ylabel=f"second direction ({second:.0%})")
-    places = [at for words in view.points.values() for word, at in words.items() if word in ringed]
-    if places:
-        figure.axes[0].scatter(*zip(*places), s=70, facecolors="none", edgecolors="black", linewidths=1.4)
+    if ringed:
+        figure.axes[0].scatter(*zip(*ringed.values()), s=70, facecolors="none", edgecolors="black", linewidths=1.4)
     return figure

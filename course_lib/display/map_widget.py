@@ -52,11 +52,12 @@ class MapPanel(Live):
         first, neighbours = self.map(), self.neighbours()
         for knob in (*self.boxes.values(), self.word):
             knob.observe(self.on_change, "value")
-        ringed = [word, *(n.text.removeprefix("␣") for n in neighbours)]
+        ringed = {text.removeprefix("␣"): first.place(row) for text, row in
+                  [(word, self.weight[self.word_id()]), *((n.text, n.row) for n in neighbours)]}
         near = ", ".join(f"{n.text} {n.cosine:.2f}" for n in neighbours)
         super().__init__([W.HBox(list(self.boxes.values()), layout=W.Layout(flex_flow="row wrap")), self.word,
                           self.message, self.picture],
-                          figure=lambda: map_view.map_figure(first, ringed), turn="kinds on and off, or type a word",
+                          figure=lambda: map_view.map_figure(first, ringed), turn="the kinds or the word",
                          alt=f"Map of words of the kinds {', '.join(chosen)}; nearest to {word!r}: {near}.")
         self.add_class("course-mapper")
 

@@ -169,7 +169,7 @@ def bars_svg(view: DistributionView, labels: Sequence[str], top: int) -> str:
     head = "".join(f'<text class="head end" x="{x}" y="{BARS_TOP - 14}">{name}</text>' for x, name in
                    ((LABEL_END, "token"), (BEFORE_END, "model"), (AFTER_END, "after")))
     key = "".join(f'<text class="faint" x="{BAR_START}" y="{BARS_TOP + len(rows) * ROW + y}">{words}</text>'
-                  for y, words in ((17, "outline: the model"), (34, "filled: after the filters")))
+                  for y, words in ((17, "outline: the model"), (34, "filled: with your settings")))
     return head + key + "".join(bar_svg(BARS_TOP + i * ROW, *row, scale, "" if i < top else " faint")
                                 for i, row in enumerate(rows))
 
@@ -225,7 +225,7 @@ def decade(exponent: int) -> str:
 
 
 def border_svg(view: DistributionView, x: Callable[[float], float], top: int, bottom: int) -> str:
-    """A line behind the last rank that is kept, with the counts on its two sides."""
+    """A line after the last rank that is kept, with the counts on its two sides."""
     n = int(view.kept.nonzero().max()) + 1
     if n == len(view.ids):
         return ""

@@ -57,7 +57,7 @@ class SamplingPanel(Live):
         self.picture, self.text, self.message = Picture(), Picture(), Message()
         self.read_prompt()
         view, chosen = self.view(), self.params
-        self.update()
+        written = self.update()
         self.prompt.observe(self.on_prompt, "value")
         for knob in self.knobs.values():
             knob.observe(self.on_knob, "value")
@@ -66,6 +66,8 @@ class SamplingPanel(Live):
         super().__init__([self.prompt, grid, self.message, self.picture, self.text],
                          figure=lambda: distribution_figure(view, lm.tokenizer),
                          turn="temperature, top-p, top-k and seed",
+                         shown=f"At temperature {chosen.temperature:g}, top-p {chosen.top_p:g}, top-k {chosen.top_k} "
+                               f"and seed {chosen.seed} the model writes: {written.text.strip()!r}.",
                          alt=f"Next token after {text!r} with {chosen!r}: {distribution_summary(view, chosen)}")
         self.add_class("course-sampling")
 
@@ -88,10 +90,12 @@ class SamplingPanel(Live):
         """The next token's distribution as the knobs stand."""
         return distribution_view(self.logits, self.params, filter=self.filter, prompt_ids=self.prompt_ids)
 
-    def update(self) -> None:
+    def update(self) -> CompletionOutput:
         """Draw the distribution, then write; the picture does not wait for the text."""
         self.picture.value = distribution_html(self.view(), self.params, self.lm.tokenizer)
-        self.text.value = completion_html(continuation(self.lm, self.prompt_ids, self.params, self.filter))
+        written = continuation(self.lm, self.prompt_ids, self.params, self.filter)
+        self.text.value = completion_html(written)
+        return written
 
     def on_prompt(self, change: Any) -> None:
         """Another prompt."""
@@ -126,7 +130,7 @@ def last_logits(lm: LanguageModel, ids: Sequence[int]) -> Tensor:
 
 
 class FilteredModel:
-    """A model whose logits have been filtered, so that whoever draws from their softmax draws filtered.
+    """A model whose logits have been filtered, so that a draw from their softmax is a filtered draw.
 
     It remembers the ids it is given: the first call brings the prompt, of which the last `written` ids
     count as output, and later calls bring the output.

@@ -50,7 +50,7 @@ class SurprisalPanel(Live):
         self.box.observe(self.on_text, "value")
         self.place.observe(self.on_place, "value")
         super().__init__([self.box, self.message, self.place, self.picture],
-                         figure=lambda: surprisal_view.scores_figure(first), turn="the text and the token",
+                         figure=lambda: surprisal_view.scores_figure(first), turn="the text, or move the slider",
                          alt=f"The text {text[:200]!r}: {surprisal_view.summary(first)}")
         self.add_class("course-surpriser")
 

@@ -48,7 +48,7 @@ class Frame:
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """At most so many round numbers from low to high.
+    """At most `most` round numbers from low to high.
 
     >>> ticks(0, 500), ticks(-3.2, 1)
     ([0, 200, 400], [-2, 0])
@@ -217,6 +217,8 @@ def descent_figure(descent: Descent) -> Figure:
     with context(plots.LOOK):
         right = figure.add_subplot(1, 2, 2)
         left.set_subplotspec(right.get_gridspec()[0])
+        left.set_title("the schedule", loc="left", fontsize=12)
+        right.set_title("the weight that follows it", loc="left", fontsize=12)
         left.plot(range(steps), descent.rates, color=plots.OKABE_ITO["blue"], linewidth=2)
         left.set_ylim(bottom=0)
         right.axhline(descent.best, color=plots.INK, linestyle="--", linewidth=1)

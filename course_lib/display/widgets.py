@@ -38,15 +38,16 @@ class Live(W.VBox):
         figure: makes the still picture, when the widget is displayed.
         alt: what the widget shows in its default setting.
         turn: what a reader of the still can turn in the live one, such as "temperature and seed".
+        shown: sentences about what the still shows and the picture does not say, such as the settings.
     """
 
     def __init__(self, children: Sequence[W.Widget], *, figure: Callable[[], Figure | Drawn], alt: str,
-                 turn: str) -> None:
+                 turn: str, shown: str = "") -> None:
         super().__init__(children)
-        self.figure, self.alt, self.turn = figure, alt, turn
+        self.figure, self.alt, self.caption = figure, alt, f"{shown} {STILL.format(turn)}".lstrip()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict, dict]:
-        still = bundle(self.figure(), STILL.format(self.turn), self.alt)
+        still = bundle(self.figure(), self.caption, self.alt)
         return super()._repr_mimebundle_(**kwargs) | still, {}
 
 

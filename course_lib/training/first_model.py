@@ -33,6 +33,8 @@ FIRST_MODEL = Recipe(
     ModelConfig(vocab_size=VOCAB_SIZE, hidden_size=128, intermediate_size=352, num_hidden_layers=3,
                 num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256),
     TrainConfig(steps=300, sequences=8, length=128, long_every=0, peak_lr=4e-3, warmup_steps=25, decay_fraction=0.5))
+TINY = ModelConfig(vocab_size=VOCAB_SIZE, hidden_size=64, intermediate_size=128, num_hidden_layers=1,
+                   num_attention_heads=2)  # learns which tokens are frequent in a second
 
 
 def simple_documents(seed: int) -> Iterator[str]:

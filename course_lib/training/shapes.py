@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import csv
 import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
+from statistics import median
 
 import torch
 
@@ -121,6 +123,25 @@ def run_shape(width: int, depth: int, recipe: TrainConfig = RECIPE) -> ShapeResu
     return ShapeResult(width, depth, count.total, count.attention + count.mlp + count.norm - width,
                        flops_per_token(config, (CONTEXT + 1) // 2).total, recipe.steps, recipe.peak_lr, recipe.seed,
                        log[-1]["tokens"], round(window_loss(model, validation), 4))
+
+
+@torch.inference_mode()
+def token_seconds(shapes: Iterable[tuple[int, int]], runs: int = 30) -> dict[tuple[int, int], float]:
+    """Wall-clock time of one token through an untrained model of each (width, depth), the median of many runs.
+
+    The shapes alternate, so that whatever else the machine does meets them alike.
+    """
+    require(runs >= 1, "runs", runs, ">= 1")
+    ids = torch.zeros(1, 1, dtype=torch.long)
+    models = {pair: CausalLM(shape(*pair)).eval() for pair in shapes}
+    seconds: dict[tuple[int, int], list[float]] = {pair: [] for pair in models}
+    for run in range(runs + 1):  # the first is a warm-up
+        for pair, model in models.items():
+            start = time.perf_counter()
+            model(ids)
+            if run:
+                seconds[pair].append(time.perf_counter() - start)
+    return {pair: median(times) for pair, times in seconds.items()}
 
 
 def read_results(path: Path = RESULTS) -> list[ShapeResult]:

@@ -1,4 +1,4 @@
-"""The parts of a decode step: as many times as there are layers, and one for the LM head."""
+"""The parts of a decode step: as many times as there are layers, and one for the LM head; its share by counting."""
 
 from dataclasses import replace
 
@@ -7,6 +7,8 @@ import torch
 
 from course_lib.analysis.decode_time import decode_parts
 from course_lib.config import ModelConfig
+from course_lib.costs import decode_bytes, flops_per_token, parameter_count
+from course_lib.published import PUBLISHED
 
 SMALL = ModelConfig(vocab_size=64, hidden_size=64, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
                     num_key_value_heads=2)
@@ -29,3 +31,17 @@ def test_a_larger_vocabulary_costs_the_lm_head_more_time():
 def test_no_rounds_are_refused():
     with pytest.raises(ValueError, match="rounds = 0"):
         decode_parts(SMALL, rounds=0)
+
+
+def test_the_lm_head_by_weights_bytes_and_flops_is_near_the_rule_of_thumb():
+    """V / (V + 12 L D) is within a factor of two of each share; the shares range from below 1 % to above 30 %."""
+    shares = {}
+    for name, config in PUBLISHED.items():
+        V, table = config.vocab_size, config.vocab_size * config.hidden_size
+        flops = flops_per_token(config, 1)
+        shares[name] = (table / parameter_count(config).total, 2 * table / decode_bytes(config, context=1),
+                        flops.head / flops.total)
+        rule = V / (V + 12 * config.num_hidden_layers * config.hidden_size)
+        assert all(0.5 < rule / share < 2 for share in shares[name])
+    assert max(shares, key=lambda name: shares[name][2]) == "GPT-2" and shares["GPT-2"][2] > 0.3
+    assert min(shares, key=lambda name: shares[name][2]) == "GPT-3 175B" and shares["GPT-3 175B"][2] < 0.005

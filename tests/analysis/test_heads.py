@@ -62,9 +62,27 @@ def test_attention_inputs_are_what_the_projections_are_made_of(model):
         close(model.layers[layer].self_attn.project(x[layer], model.rope(slice(0, 7), x.dtype))[0], q[layer])
 
 
+def test_attention_outputs_are_what_the_layers_make_of_their_inputs(model):
+    x, y = heads.attention_inputs(model, IDS), heads.attention_outputs(model, IDS)
+    assert y.shape == (L, 2, 7, 20)
+    with torch.no_grad():
+        for layer in range(L):
+            rope = model.rope(slice(0, 7), x.dtype)
+            close(model.layers[layer].self_attn(x[layer], rope, None, None), y[layer])
+
+
+def test_turned_queries_are_those_of_the_model_and_without_rope_nothing_turns(model):
+    x, attention = heads.attention_inputs(model, IDS)[1], model.layers[1].self_attn
+    flat = attention.q_proj(x).unflatten(-1, (H, DH)).transpose(1, 2)
+    close(heads.turn(model, flat), heads.projections(model, IDS)[0][1])
+    learned = SimpleNamespace(config=SimpleNamespace(positions="learned"))
+    assert heads.turn(learned, flat) is flat
+
+
 def test_no_hook_stays_behind(model):
     heads.projections(model, IDS)
     heads.attention_inputs(model, IDS)
+    heads.attention_outputs(model, IDS)
     with pytest.raises(IndexError):
         heads.projections(model, torch.tensor([[37]]))
     with pytest.raises(RuntimeError), heads.knocked_out_heads(model, {0: [1]}):
@@ -185,6 +203,29 @@ def test_heads_can_be_named_one_by_one(model):
             assert torch.equal(model(IDS), expected)
         with heads.without_heads(model, iter([])):
             assert torch.equal(model(IDS), make_model()(IDS))
+
+
+def test_what_makes_the_zeros_can_be_chosen(model):
+    called = []
+
+    def zero(merged, gone, num_heads):
+        called.append((tuple(merged.shape), gone, num_heads))
+        return heads.zero_heads(merged, gone, num_heads)
+
+    with torch.no_grad():
+        with heads.without_heads(model, [(0, 5), (2, 3), (0, 1)]):
+            expected = model(IDS)
+        with heads.without_heads(model, [(0, 5), (2, 3), (0, 1)], zero):
+            assert torch.equal(model(IDS), expected)
+    assert called == [((2, IDS.shape[1], H * DH), [1, 5], H), ((2, IDS.shape[1], H * DH), [3], H)]
+
+
+def test_zeros_stand_where_the_heads_were_and_the_input_does_not_change():
+    merged = torch.arange(1.0, 25).view(1, 2, 12)
+    before = merged.clone()
+    zeroed = heads.zero_heads(merged, (2, 0), 4)
+    assert zeroed.tolist() == [[[0, 0, 0, 4, 5, 6, 0, 0, 0, 10, 11, 12], [0, 0, 0, 16, 17, 18, 0, 0, 0, 22, 23, 24]]]
+    assert torch.equal(merged, before) and torch.equal(heads.zero_heads(merged, [], 4), merged)
 
 
 def test_the_group_to_compare_with_is_of_the_same_layers_and_looks_least():

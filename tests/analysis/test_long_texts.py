@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from course_lib import load
-from course_lib.analysis.long_texts import course_text, loss_by_stretch, token_losses
+from course_lib.analysis.long_texts import course_text, loss_by_stretch, token_losses, weights_by_distance
+from course_lib.analysis.trace import trace
 
 
 def test_course_text_is_the_tokenizers_and_depends_on_the_seed():
@@ -34,3 +35,17 @@ def test_loss_by_stretch_of_two_texts():
     assert loss_by_stretch(losses, size=2) == [1.0, 2.5, 5.0, 8.0]
     with pytest.raises(ValueError, match="size = 3"):
         loss_by_stretch(losses, size=3)
+
+
+def test_weights_by_distance_against_a_loop_and_by_the_ropes_angles():
+    model = load("pocket", device="cpu").model
+    ids = course_text(load("pocket", device="cpu").tokenizer, 80).view(2, 40)
+    cos, sin = model.rope(slice(0, 40), torch.float32)
+    found = weights_by_distance(model, ids, (cos, sin), layer=1, head=3, distances=4)
+    each = [trace(model, one[None]).attentions[1, 0, 3] for one in ids]  # (T, T)
+    assert found == pytest.approx([sum(w[t, t - d].item() for w in each for t in range(3, 40)) / 74 for d in range(4)],
+                                  abs=1e-5)
+    unturned = torch.ones_like(cos), torch.zeros_like(sin)
+    assert weights_by_distance(model, ids, unturned, layer=1, head=3, distances=4) != pytest.approx(found, abs=0.01)
+    with pytest.raises(ValueError, match="distances = 41"):
+        weights_by_distance(model, ids, (cos, sin), layer=1, head=3, distances=41)

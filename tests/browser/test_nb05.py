@@ -10,8 +10,9 @@ import pytest
 from lab import RUN_ALL
 
 CELLS = ("imports", "product", "logs", "cross-entropy-exercise", "shift-exercise", "weight", "loop",
-         "schedule-exercise", "noise", "schedule-widget", "before", "train")
-FEWER = "\nconfig = TrainConfig(steps=100, sequences=4, length=48, long_every=0)"
+         "schedule-exercise", "schedule-widget", "before", "train")
+FEWER = ("\nfrom course_lib.training.train import TrainConfig"
+         "\nconfig = TrainConfig(steps=100, sequences=4, length=48, long_every=0)")
 TRAINING = "document.querySelector('.course-trainer .course-chart')"
 SCHEDULE = "document.querySelector('.course-schedule .course-chart')"
 

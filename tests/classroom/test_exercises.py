@@ -323,8 +323,8 @@ def test_progress_lists_what_is_done(capsys):
     capsys.readouterr()
     exercises.progress("01")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:3] == ["Notebook 01: 1 of 5 done", "  open  01.1  count pairs of neighbours (build, 5 min)",
-                         "  done  01.2  merge a pair (build, 10 min)"]
+    assert lines[:3] == ["Notebook 01: 1 of 5 done", "  open  01.1  count pairs of neighbours (build, 4 min)",
+                         "  done  01.2  merge a pair (build, 8 min)"]
     exercises.progress()
     titles = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Notebook ")]
     assert [title[9:11] for title in titles] == notebooks()

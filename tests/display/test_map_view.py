@@ -161,9 +161,13 @@ def test_figure_names_kinds_and_words_and_no_two_lie_on_each_other():
     offsets = [tuple(p) for c in figure.axes[0].collections for p in c.get_offsets().tolist()]
     expected = [place for named in view.points.values() for place in named.values()]
     assert [x for place in offsets for x in place] == pytest.approx([x for place in expected for x in place])
-    *_, rings = map_figure(view, ["cat", "red", "unicorn"]).axes[0].collections
-    assert rings.get_offsets().tolist() == [pytest.approx(list(view.points[kind][word]))
-                                            for kind, word in (("animals", "cat"), ("colours", "red"))]
+    ringed = {word: view.points[kind][word] for kind, word in (("animals", "cat"), ("colours", "red"))}
+    others = {"unicorn": (0.3, 0.4), "griffin": (0.5, -0.4)}
+    for more in ({}, others):
+        *points, rings = map_figure(view, ringed | more).axes[0].collections
+        assert rings.get_offsets().tolist() == [pytest.approx(list(at)) for at in (ringed | more).values()]
+        assert len(points) == len(view.points) + bool(more)  # a neighbour that is no word of the map joins it
+    assert {"other neighbours", "griffin"} <= set(texts(map_figure(view, ringed | others)))
     with pytest.raises(ValueError, match=r"len\(points\)"):
         plots.scatter({}, xlabel="x", ylabel="y")
 

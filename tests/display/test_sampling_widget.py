@@ -124,6 +124,16 @@ def test_sliders_stretch_to_the_setting_and_are_labelled(lm):
     assert params_shown(panel).startswith("SamplingParams(temperature=0.3,")
 
 
+def test_the_caption_of_the_saved_form_says_the_setting_and_what_was_written(lm):
+    params = SamplingParams(temperature=0.8, top_k=5, seed=3, max_tokens=4)
+    panel = sampling_widget(lm, "The cat", params=params, max_tokens=4)
+    panel.knobs["temperature"].value = 0.3
+    written = generate(lm, "The cat", params).text.strip()
+    told = f"At temperature 0.8, top-p 1, top-k 5 and seed 3 the model writes: {written!r}. A still of the widget."
+    [caption] = re.findall("<figcaption>(.*)</figcaption>", panel._repr_mimebundle_()[0]["text/html"], re.S)
+    assert html.unescape(caption).startswith(told)
+
+
 def test_saved_form_is_a_picture_of_the_default_setting(lm):
     panel = sampling_widget(lm, "The cat", params=SamplingParams(top_k=5, seed=0), max_tokens=2)
     first, alt = picture_of(panel), still_of(panel)

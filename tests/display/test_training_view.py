@@ -167,6 +167,7 @@ def test_the_widget_begins_with_a_seed_and_its_picture_has_rate_and_weight_side_
     assert panel.knobs["seed"].value == 4 and panel.picture.value == descent_html(descent)
     left, right = descent_figure(descent).axes
     assert left.get_ylabel() == "learning rate" and right.get_ylabel() == "weight"
+    assert left.get_title("left") == "the schedule" and right.get_title("left") == "the weight that follows it"
     assert list(left.lines[0].get_ydata()) == list(descent.rates)
     assert list(right.lines[-1].get_ydata()) == list(descent.weights)
     assert left.get_position().x1 < right.get_position().x0

@@ -9,13 +9,13 @@ STEP_S = weight_bytes(LLAMA) / 6.7e12
 IN, OUT = (price(a, b, per_million_in=3, per_million_out=15) for a, b in ((2000, 0), (0, 500)))
 
 COMPUTED = {
-    "37 tokens": 5 + 32,
     "37 times": 5 + 32,
+    "You see 31": 32 - 1,
     "the other 31": 32 - 1,
     "6.7 TB/s": 2 * 3.35,
-    "| 640 |": POCKET.intermediate_size,
+    "(640)": POCKET.intermediate_size,
     "in all 80 heads": POCKET.num_hidden_layers * POCKET.num_attention_heads,
-    "7.6 million parameters": parameter_count(POCKET).total / 1e6,
+    "has 7.6 million": parameter_count(POCKET).total / 1e6,
     "probability of 0.17": 0.170,
     "7.6 million numbers": parameter_count(POCKET).total / 1e6,
     "With 2,500 tokens": 500 * 15 / 3,

@@ -1,11 +1,15 @@
 """Numbers in the prose of notebook 01 that none of its cells prints."""
 
+from course_lib.classroom.declaration import FIRST
 from course_lib.costs import price
+from course_lib.tokenizer import POCKET_PATTERN, split_pieces
 
 MONTH = price(1_000_000 * 1_000, 0, per_million_in=2.50, per_million_out=2.50)  # dollars
 CONTEXT, NOVEL = 131_072, 300 * 1_600  # tokens, characters
 
 COMPUTED = {
+    "55 pieces": len(split_pieces(FIRST["Hindi"], POCKET_PATTERN)),
+    "15 words": len(FIRST["Hindi"].split()),
     "24 % more": 3.94 / 3.17 - 1,
     "480,000 characters": NOVEL,
     "516,424": CONTEXT * 3.94,

@@ -1,7 +1,7 @@
 """Numbers of notebook 05 that no cell prints."""
 
 from course_lib.costs import LLAMA_3_8B, parameter_count, weight_bytes
-from course_lib.training.train import CORPUS_TOKENS, RECIPES
+from course_lib.training.train import RECIPES
 
 N, TOKENS = parameter_count(LLAMA_3_8B).total, 15e12
 FLOPS = 6 * N * TOKENS
@@ -21,8 +21,7 @@ COMPUTED = {
     "2.6 million dollars": REPORTED_HOURS * DOLLARS_PER_HOUR,
     "16 % of the peak": FLOPS / (REPORTED_HOURS * PEAK * HOUR),
     "45 trillion tokens": FLOPS / (2 * N),
-    "1,868 tokens per parameter": round(TOKENS / N),
-    "24 million tokens": CORPUS_TOKENS,
+    "read 1,868": round(TOKENS / N),
     "7.6 million weights": parameter_count(RECIPES["pocket"].model).total,
 }
 KNOWN = {

@@ -14,7 +14,8 @@ COMPUTED = {
     "25/29": 16 + 9,
     "/29, more": 16 + 9 + 4,
     "at most 25/30": 16 + 9,
-    "/30, which": 16 + 9 + 4 + 1,
+    "/30.": 16 + 9 + 4 + 1,
+    "0.8999999999999999": 0.7 + 0.1 + 0.1,
     # pencil 7.1
     "0.999⁵⁰⁰": 0.999,
     "39.4 %": BROKEN,
@@ -26,12 +27,14 @@ COMPUTED = {
     "97.2 %": 1 - (1 - 0.3) ** 10,
     "0.7¹⁰": 1 - 0.3,
     "4 cents;": 10 * 100 * price(0, 400, per_million_in=0, per_million_out=PER_MILLION),
-    "one draw at 0.4 cents": 100 * price(0, 400, per_million_in=0, per_million_out=PER_MILLION),
+    "one draw, at 0.4 cents": 100 * price(0, 400, per_million_in=0, per_million_out=PER_MILLION),
 }
 
 GIVEN = "assumed by the problem"
 DOCUMENTED = "the vendor's documentation or model card"
 KNOWN = {
+    "so top-p 0.9 would": GIVEN,
+    "found 0.2 best": "Chen et al. 2021, section 3.3",
     "JSON of 500 tokens": GIVEN,
     "0.1 % of the probability": GIVEN,
     "in 30 % of its samples": GIVEN,

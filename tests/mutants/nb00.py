@@ -117,6 +117,15 @@ def greedy_reads_the_first_position(model, prompt_ids, n, kv_cache):
     return new_ids
 
 
+@mutant("00.2", "[0, -1] of (1, T, V)")
+def greedy_takes_all_positions_for_the_last(model, prompt_ids, n, kv_cache):
+    new_ids, ids = [], prompt_ids
+    for _ in range(n):
+        ids = [model(torch.tensor([ids]), kv_cache=kv_cache)[-1].argmax().item()]
+        new_ids += ids
+    return new_ids
+
+
 @mutant("00.2", "the whole prompt goes through the model at once")
 def greedy_forgets_the_prompt(model, prompt_ids, n, kv_cache):
     new_ids, ids = [], prompt_ids[-1:]

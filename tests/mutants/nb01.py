@@ -21,6 +21,11 @@ def count_pairs_without_the_last(ids):
     return counts
 
 
+@mutant("01.1", "ids holds single ids")
+def count_pairs_by_list_count(ids):
+    return {pair: ids.count(pair) for pair in zip(ids, ids[1:])}
+
+
 @mutant("01.1", "counts every occurrence")
 def count_pairs_once_each(ids):
     return {pair: 1 for pair in zip(ids, ids[1:])}

@@ -106,7 +106,7 @@ def nearest_with_itself(weight, id, k):
     return pairs(cosines_of(weight, id), k)
 
 
-@mutant("02.2", "0 in its place is not low enough, use -inf")
+@mutant("02.2", "0 is not low enough to hide it, use -inf")
 def nearest_with_a_zero_for_itself(weight, id, k):
     cosines = cosines_of(weight, id)
     cosines[id] = 0

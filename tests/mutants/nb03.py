@@ -331,6 +331,104 @@ def induction_along_a_diagonal(attentions, n):
     return attentions.diagonal(1 - n, -2, -1)[..., 1:-1].mean(-1).mean(1)
 
 
+# 03.6 zero_heads
+
+
+def zeroed(merged, heads, num_heads, *, parts=lambda y, H: y.unflatten(-1, (H, -1)), value=0.0):
+    y = merged.clone()
+    parts(y, num_heads)[:, :, heads] = value
+    return y
+
+
+@mutant("03.6", "your function changes its argument merged")
+def zero_in_the_input_itself(merged, heads, num_heads):
+    merged.view(*merged.shape[:2], num_heads, -1)[:, :, heads] = 0
+    return merged
+
+
+@mutant("03.6", "head h has Dh neighbouring numbers")
+def zero_every_hth_number(merged, heads, num_heads):
+    return zeroed(merged, heads, num_heads, parts=lambda y, H: y.unflatten(-1, (-1, H)).transpose(2, 3))
+
+
+@mutant("03.6", "head h has Dh neighbouring numbers")
+def zero_one_number_per_head(merged, heads, num_heads):
+    y = merged.clone()
+    y[..., heads] = 0
+    return y
+
+
+@mutant("03.6", "head h has Dh neighbouring numbers")
+def zero_the_heads_that_should_stay(merged, heads, num_heads):
+    return zeroed(merged, [h for h in range(num_heads) if h not in heads], num_heads)
+
+
+@mutant("03.6", "Dh follows from it")
+def zero_for_heads_of_four(merged, heads, num_heads):
+    return zeroed(merged, heads, merged.shape[-1] // 4)
+
+
+@mutant("03.6", "the list may name several heads")
+def zero_the_first_of_the_list_only(merged, heads, num_heads):
+    return zeroed(merged, heads[:1], num_heads)
+
+
+@mutant("03.6", "the list may name several heads")
+def zero_all_from_the_first_to_the_last(merged, heads, num_heads):
+    return zeroed(merged, range(min(heads), max(heads) + 1) if heads else [], num_heads)
+
+
+@mutant("03.6", "with an empty list nothing changes")
+def zero_head_0_if_none_is_named(merged, heads, num_heads):
+    return zeroed(merged, heads or [0], num_heads)
+
+
+@mutant("03.6", "in every text and at every token")
+def zero_in_the_first_text_only(merged, heads, num_heads):
+    y = merged.clone()
+    y[:1] = zeroed(y[:1], heads, num_heads)
+    return y
+
+
+@mutant("03.6", "in every text and at every token")
+def zero_by_a_view_that_mixes_tokens(merged, heads, num_heads):
+    B, T, _ = merged.shape
+    y = merged.clone().view(B, num_heads, T, -1)
+    y[:, heads] = 0
+    return y.view(B, T, -1)
+
+
+@mutant("03.6", "there is an axis too many: return the shape (1, 1, 12)")
+def zero_and_leave_the_heads_apart(merged, heads, num_heads):
+    y = merged.unflatten(-1, (num_heads, -1)).clone()
+    y[:, :, heads] = 0
+    return y
+
+
+@mutant("03.6", "to the last bit")
+def zero_in_single_precision(merged, heads, num_heads):
+    return zeroed(merged.float(), heads, num_heads).to(merged.dtype)
+
+
+@mutant("03.6", "0 times an infinity or a NaN is NaN")
+def zero_by_a_product(merged, heads, num_heads):
+    stays = torch.tensor([float(h not in heads) for h in range(num_heads)], dtype=merged.dtype)
+    return merged * stays.repeat_interleave(merged.shape[-1] // num_heads)
+
+
+@variant("03.6")
+def zero_by_where(merged, heads, num_heads):
+    owner = torch.arange(merged.shape[-1], device=merged.device) // (merged.shape[-1] // num_heads)
+    gone = torch.tensor([int(h) in heads for h in owner], device=merged.device)
+    return merged.masked_fill(gone, 0.0)
+
+
+@variant("03.6")
+def zero_by_chunks(merged, heads, num_heads):
+    parts = merged.chunk(num_heads, dim=-1)
+    return torch.cat([torch.zeros_like(part) if h in heads else part for h, part in enumerate(parts)], dim=-1)
+
+
 # Answers that an earlier check let through, or refused though they were right
 
 

@@ -143,6 +143,11 @@ def swiglu_without_transposes(x, gate, up, down):
     return (F.silu(x @ gate) * (x @ up)) @ down
 
 
+@mutant("04.2", "is right for a single vector")
+def swiglu_multiplies_from_the_left(x, gate, up, down):
+    return down @ (F.silu(gate @ x) * (up @ x))
+
+
 @mutant("04.2", "with square matrices")
 def swiglu_transposes_by_shape(x, gate, up, down):
     def fit(x, matrix):

@@ -389,7 +389,7 @@ def adamw_whose_square_is_of_the_mean(weight, gradient, mean, square, step, lr):
     return moved(weight, mean, square, step, lr), mean, square
 
 
-@mutant("05.5", "goes back as it is, not corrected")
+@mutant("05.5", "return it without the correction")
 def adamw_that_returns_corrected_means(weight, gradient, mean, square, step, lr):
     mean, square = means(gradient, mean, square)
     return moved(weight, mean, square, step, lr), mean / (1 - 0.9**step), square / (1 - 0.999**step)

@@ -129,7 +129,7 @@ def top_k_writes_zeros(logits, k):
     return logits.masked_fill(places_of(logits) >= ks, 0.0)
 
 
-@mutant("07.2", "the k largest logits stay as they are")
+@mutant("07.2", "the k largest logits do not change")
 def top_k_one_more(logits, k):
     ks = torch.tensor([i + 1 if i else logits.shape[1] for i in k]).view(-1, 1)
     return keep(logits, places_of(logits) < ks)

@@ -21,6 +21,7 @@ STYLE = """<style>
 figure{margin:8px 0}figcaption{font-style:italic;margin:4px 0 12px}
 .jp-RenderedHTMLCommon img{max-width:100%;height:auto}
 .jp-OutputArea-output pre{white-space:pre-wrap;overflow-wrap:anywhere}
+@media screen and (max-width:600px){.jp-OutputArea-output pre{white-space:pre;overflow-x:auto}}
 @media print{
 .highlight pre,.jp-OutputArea-output pre{font-size:8.5pt!important;white-space:pre-wrap;overflow-wrap:anywhere}
 .jp-Notebook{max-width:none;padding:0}.jp-CodeCell,figure,img,blockquote,table{break-inside:avoid}

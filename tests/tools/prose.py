@@ -1,6 +1,7 @@
-"""What a program can see of the notebooks' prose: numbers that no run backs, words and sentences that do not read.
+"""What a program can see of the prose: numbers that no run backs, words and sentences that do not read.
 
     python tests/tools/prose.py notebooks/03*.ipynb     list the findings; exit 1 if there are any
+    python tests/tools/prose.py course_lib/classroom/checks/*.py    the same of what a module says
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterator, Sequence
 from html import unescape
 from pathlib import Path
@@ -22,12 +25,13 @@ from notebooks import read_as_is
 
 LONGEST, SAID_IN_CODE, PRINTED = 32, 45, 14  # words: of a sentence, of a string in code, of a printed string
 COLUMNS, OPENING = 88, 8
+CORE, WORDS, LINES = 60, 90, 15  # minutes of a core path; words of text and lines of code and output read in a minute
 LEGEND = "B T S H Hkv Dh D V L F".split()
 UNFOLDS = r"</summary>\s*\n\s*\n|<details>(?:(?!</details>).)*\n```"
 SPOKEN = r'(?:alt|aria-label)="([^"]*)"'
 HIDDEN = {"source_hidden": True, "outputs_hidden": True}
 STUCK = "# Stuck? Remove a # and run this cell.\n# hint({0!r})\n# solution({0!r})"
-HEADING = re.compile(r"### Exercise (\d+)\.(\d+) · (build|predict|find the bug) · \d+ min · (warm-up|core|stretch)")
+HEADING = re.compile(r"### Exercise (\d+)\.(\d+) · (build|predict|find the bug) · (\d+) min · (warm-up|core|stretch)")
 
 # Words that give a translation away, or that a plain writer does without.
 FLAGGED = (r"\bbehind\b", r"\bmend(s|ed|ing)?\b", r"\bhand(s|ed|ing)? (over|back|on)\b", r"\bdear(er|est)?\b",
@@ -181,19 +185,43 @@ def lint_prose(notebook: NotebookNode) -> Iterator[str]:
     [legend] = [cell.source for cell in notebook.cells if cell.id == "legend"] or [""]
     defined = set(re.findall(r"\*\*(\w+)\*\*", legend))
     for cell in notebook.cells:
-        text = plain(cell.source) if cell.cell_type == "markdown" else ""
-        for pattern in FLAGGED:
-            for match in re.finditer(pattern, text, re.I):
-                around = " ".join(text[max(0, match.start() - 30) : match.end() + 30].split())
-                yield f"{cell.id}: {match[0]!r} in …{around}…"
         if cell.cell_type == "markdown":
-            for sentence in sentences(cell.source):
-                if (words := len(re.findall(r"\w[\w'’.,-]*", sentence))) > LONGEST:
-                    yield f"{cell.id}: a sentence of {words} words: {sentence[:60]}…"
+            yield from (f"{cell.id}: {finding}" for finding in flagged(plain(cell.source)))
+            yield from (f"{cell.id}: {finding}" for finding in too_long(cell.source))
         used = {letter for group in re.findall(r"\((?:[A-Z]\w*|\d+)(?:, (?:[A-Z]\w*|\d+))+\)", cell.source)
                 for letter in re.findall(r"[A-Z]\w*", group) if letter in LEGEND}
         if used - defined:
             yield f"{cell.id}: the legend does not define {', '.join(sorted(used - defined))}"
+
+
+def flagged(text: str) -> Iterator[str]:
+    """The words of `FLAGGED` in a text, each with its surroundings."""
+    for pattern in FLAGGED:
+        for match in re.finditer(pattern, text, re.I):
+            around = " ".join(text[max(0, match.start() - 30) : match.end() + 30].split())
+            yield f"{match[0]!r} in …{around}…"
+
+
+def too_long(text: str) -> Iterator[str]:
+    """The sentences of a text that have more than `LONGEST` words."""
+    for sentence in sentences(text):
+        if (words := len(re.findall(r"\w[\w'’.,-]*", sentence))) > LONGEST:
+            yield f"a sentence of {words} words: {sentence[:60]}…"
+
+
+def lint_module(path: Path) -> Iterator[str]:
+    """Flagged words in a module's strings and comments; long sentences in the hints and messages of checks."""
+    source = path.read_text(encoding="utf-8")
+    nodes = list(ast.walk(ast.parse(source)))
+    inside = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
+        if isinstance(node, (ast.JoinedStr, ast.Constant)) and id(node) not in inside:
+            text = said(node)
+            findings = [*flagged(text), *(too_long(text) if path.parent.name == "checks" else ())]
+            yield from (f"line {node.lineno}: {finding}" for finding in findings)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield from (f"line {token.start[0]}: {finding}" for finding in flagged(token.string))
 
 
 def lint_form(notebook: NotebookNode) -> Iterator[str]:
@@ -214,6 +242,36 @@ def lint_form(notebook: NotebookNode) -> Iterator[str]:
             yield f"{cell.id}: a Predict prompt without <details><summary>Answer</summary>"
         if cell.cell_type == "markdown" and re.search(UNFOLDS, cell.source, re.S):
             yield f"{cell.id}: nbconvert unfolds an answer that begins after a blank line or holds a fence"
+
+
+def core_minutes(notebook: NotebookNode) -> float:
+    """An estimate for the sections that are not marked *further*: reading, and exercises that are not a stretch.
+
+    The speeds are those that readers of the first eight notebooks reported. Pencil problems count nowhere.
+    """
+    minutes = 0.0
+    for part in sections(notebook):
+        if " · further" in part[0].source.split("\n")[0]:
+            continue
+        for cell in part:
+            if cell.cell_type == "markdown":
+                text = re.sub(r"^### (Pencil|Open question).*?(?=^#|\Z)", "", cell.source, flags=re.S | re.M)
+                minutes += len(plain(text).split()) / WORDS
+                minutes += sum(int(match[4]) for match in HEADING.finditer(text) if match[5] != "stretch")
+            elif "hide-cell" not in cell.metadata.get("tags", []):
+                printed = "\n".join(output.get("text", "") for output in cell.outputs)
+                minutes += len([line for line in f"{cell.source}\n{printed}".split("\n") if line.strip()]) / LINES
+    return minutes
+
+
+def lint_minutes(notebook: NotebookNode) -> Iterator[str]:
+    """The minutes of the core path that the first cell announces: at most an hour, and not fewer than it takes."""
+    announced = re.search(r"core path takes about (\d+)\s+minutes", notebook.cells[0].source)
+    minutes = core_minutes(notebook)
+    if announced is None:
+        yield "the first cell does not say 'The core path takes about … minutes'"
+    elif not minutes - 3 <= int(announced[1]) <= CORE:
+        yield f"the core path is said to take {announced[1]} minutes; it takes about {minutes:.0f}, at most {CORE}"
 
 
 def lint_exercises(notebook: NotebookNode) -> Iterator[str]:
@@ -306,10 +364,12 @@ def said(node: ast.expr) -> str:
 
 
 def lint(path: Path) -> list[str]:
-    """All findings about a notebook's prose and form."""
+    """All findings about a notebook's prose and form, or about what a module says."""
+    if path.suffix == ".py":
+        return list(lint_module(path))
     notebook = read_as_is(path)
-    return [*lint_form(notebook), *lint_exercises(notebook), *lint_code(notebook), *lint_visible(notebook),
-            *lint_prose(notebook), *lint_numbers(notebook, *facts(path.name[:2]))]
+    return [*lint_form(notebook), *lint_minutes(notebook), *lint_exercises(notebook), *lint_code(notebook),
+            *lint_visible(notebook), *lint_prose(notebook), *lint_numbers(notebook, *facts(path.name[:2]))]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -91,3 +91,10 @@ def test_results_are_written_and_read_again(tmp_path):
     runs = read_results()
     shapes.write_results(runs, tmp_path / "again.csv")
     assert read_results(tmp_path / "again.csv") == runs
+
+
+def test_every_layer_is_a_step_that_takes_its_time():
+    seconds = shapes.token_seconds([(32, 1), (32, 8)], runs=10)
+    assert 0 < 2 * seconds[32, 1] < seconds[32, 8]
+    with pytest.raises(ValueError, match="runs"):
+        shapes.token_seconds([(32, 1)], runs=0)

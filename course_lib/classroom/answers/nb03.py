@@ -27,3 +27,10 @@ def induction_scores(attentions, n):
     i = torch.arange(n, 2 * n - 1)
     looks = attentions[..., i, i - n + 1]  # (L, B, H, n - 1), one entry for each i
     return looks.mean(dim=(1, 3))
+
+
+def zero_heads(merged, heads, num_heads):
+    zeroed, Dh = merged.clone(), merged.shape[-1] // num_heads
+    for h in heads:
+        zeroed[..., h * Dh:(h + 1) * Dh] = 0
+    return zeroed

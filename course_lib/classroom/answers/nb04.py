@@ -1,7 +1,6 @@
 """Answers to the exercises of notebook 04, The transformer block."""
 
 import torch
-import torch.nn.functional as F
 
 
 def rms_norm(x, weight, eps):
@@ -11,7 +10,7 @@ def rms_norm(x, weight, eps):
 
 
 def swiglu(x, gate, up, down):
-    hidden = F.silu(x @ gate.T) * (x @ up.T)  # (..., F)
+    hidden = torch.nn.functional.silu(x @ gate.T) * (x @ up.T)  # (..., F)
     return hidden @ down.T  # (..., D)
 
 

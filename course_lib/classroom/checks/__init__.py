@@ -1,4 +1,4 @@
-"""The exercises behind `@exercise`: one module per notebook, `nb01.py` for notebook 01.
+"""The exercises that `@exercise` checks: one module per notebook, `nb01.py` for notebook 01.
 
 How to add an exercise
 1. `checks/nbXX.py`: write `check_name(attempt)` and add an `Exercise` to the module's `EXERCISES`.

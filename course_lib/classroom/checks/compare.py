@@ -123,8 +123,8 @@ def tensor_misfit(got: torch.Tensor, expected: torch.Tensor) -> str | None:
                    "an axis has another size")
         return f"{mistake}: return the shape {wanted}, not {shape}"
     if got.dtype != expected.dtype:
-        return (f"the result has another type than the card says: return {dtype(expected)}, not {dtype(got)}; .to(...) "
-                "converts, and new tensors take dtype=...")
+        return (f"the result has another type than the exercise asks for: return {dtype(expected)}, not {dtype(got)}; "
+                ".to(...) converts, and new tensors take dtype=...")
     return None
 
 

@@ -124,8 +124,8 @@ def check_greedy_with_cache(attempt: Callable) -> None:
         expect_equal(sizes(model.calls), sizes([prompt] + [[0]] * (len(expected) - 1)),
                      "every id goes through the model once: after prefill only the id just chosen, and the "
                      "last one chosen not at all", where="what the model was called with")
-        expect_equal(got, expected, "the next id is the argmax of the last position's logits, and only the "
-                                    "n new ids are returned")
+        expect_equal(got, expected, "the next id is the argmax of the last position's logits, [0, -1] of "
+                                    "(1, T, V), and only the n new ids are returned")
 
 
 # 00.3
@@ -167,7 +167,7 @@ def check_latency(attempt: Callable) -> None:
         "two tokens over two seconds")
     expect_latency(
         (0.1, 0.3, 0.2, 0.7, 0.1, 0.1), Fraction(1, 10), Fraction(7, 25), Fraction(4),
-        "the first step, as it is", "the mean of all gaps, five of them here", "n tokens over the sum of all seconds")
+        "the first step alone", "the mean of all gaps, five of them here", "n tokens over the sum of all seconds")
     expect_latency(
         (0.5,), half, Fraction(0), Fraction(2), "one step is enough for a time to first token",
         "with one step there is no gap: 0.0, not an error", "one token over half a second")
@@ -175,7 +175,7 @@ def check_latency(attempt: Callable) -> None:
 
 EXERCISES = (
     Exercise(
-        "00.1", "put the stages in order", stage_order, check_stage_order, minutes=5, kind="predict",
+        "00.1", "put the stages in order", stage_order, check_stage_order, minutes=4, kind="predict",
         difficulty="warm-up", hints=(
             "What does each stage need that another one makes: text, ids, vectors, scores, one id?",
             "Text becomes ids, ids become vectors; the vectors meet each other before each is worked on.",
@@ -190,7 +190,7 @@ EXERCISES = (
             "step ids = [the chosen id].",
         )),
     Exercise(
-        "00.3", "find where the time goes", latency, check_latency, minutes=10, hints=(
+        "00.3", "find where the time goes", latency, check_latency, minutes=10, difficulty="stretch", hints=(
             "Which step makes the reader wait before anything appears? Which ones follow each other on "
             "the screen?",
             "steps[0].seconds is the time to first token; the others are the gaps.",

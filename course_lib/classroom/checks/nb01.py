@@ -41,7 +41,10 @@ def smaller_tokenizer() -> Tokenizer:
 
 
 def check_count_pairs(attempt: Callable) -> None:
-    expect_equal(attempt([4, 5, 6]), {(4, 5): 1, (5, 6): 1},
+    found = attempt([4, 5, 6])
+    expect_equal(found, {(4, 5): 1, (5, 6): 1},
+                 "ids.count(pair) finds nothing, because ids holds single ids: count the positions of the pair"
+                 if isinstance(found, dict) and found == {(4, 5): 0, (5, 6): 0} else
                  "the keys are tuples (left, right) of neighbours: n ids have n - 1 of them, the last id "
                  "included, and the last id is no neighbour of the first")
     expect_equal(attempt([4, 6]), {(4, 6): 1}, "every call starts from no counts at all")
@@ -196,14 +199,14 @@ def check_tokens_per_character(attempt: Callable) -> None:
 
 EXERCISES = (
     Exercise(
-        "01.1", "count pairs of neighbours", count_pairs, check_count_pairs, minutes=5,
+        "01.1", "count pairs of neighbours", count_pairs, check_count_pairs, minutes=4,
         difficulty="warm-up", hints=(
             "Which two ids are neighbours? With n ids there are n - 1 such pairs.",
             "zip(ids, ids[1:]) walks over the pairs, as tuples in the right order.",
             "Count them in a dict: counts[pair] = counts.get(pair, 0) + 1, starting empty on every call.",
         )),
     Exercise(
-        "01.2", "merge a pair", merge, check_merge, minutes=10, hints=(
+        "01.2", "merge a pair", merge, check_merge, minutes=8, hints=(
             "Build a new list while an index i walks over ids; how far it moves is the question.",
             "Where ids[i] and ids[i + 1] are the pair, append new_id and move by two; else append ids[i] "
             "and move by one.",
@@ -228,7 +231,7 @@ EXERCISES = (
             "string; a newline follows the end.",
         )),
     Exercise(
-        "01.5", "the price of a language", tokens_per_character, check_tokens_per_character, minutes=5,
+        "01.5", "tokens per character", tokens_per_character, check_tokens_per_character, minutes=3,
         difficulty="warm-up", hints=(
             "Divide what you pay for by what you get.",
             "You pay for ids and get characters; len of a str counts characters and not bytes.",

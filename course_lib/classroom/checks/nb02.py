@@ -77,7 +77,7 @@ def check_nearest(attempt: Callable) -> None:
         if id in got_ids:
             raise CheckFailed(show(ids), show(got_ids), f"the neighbours of row {id} hold {id}",
                               "row `id` itself is in the list, and it is no neighbour of itself: leave out row `id` by "
-                              "its id, not whatever comes first; 0 in its place is not low enough, use -inf")
+                              "its id, not whatever comes first; 0 is not low enough to hide it, use -inf")
         expect_equal(got_ids, ids, likely, where="ids")
         expect_close(torch.tensor(got_cosines, dtype=torch.float64), torch.tensor(cosines, dtype=torch.float64),
                      why_cosines, where="cosines")
@@ -97,7 +97,7 @@ def check_nearest(attempt: Callable) -> None:
     expect_nearest(torch.tensor([[3.0, 4], [0, 0], [-4, 3.1], [-3, -4]]), 0, 3, [2, 1, 3], [0.4 / 5 / 5.060632, 0, -1],
                    "a row of zeros has no direction: give it cosine 0, and let no NaN through",
                    "a row of zeros has no direction: give it cosine 0, and let no NaN through")
-    scaled = "the length of a row may be small: divide by the lengths as they are, and add nothing to them"
+    scaled = "the length of a row may be small: divide by the true lengths, and add nothing to them"
     expect_nearest(rows[[0, 2, 3, 1]] / 100, 0, 2, [1, 3], [0.8, 0.6], scaled, scaled)
     zero = attempt(torch.tensor([[1.0, 2], [0, 0], [2, 1]]), 1, 2)
     expect_equal(sorted((i, float(c)) for i, c in zero), [(0, 0.0), (2, 0.0)],
@@ -166,7 +166,8 @@ def check_apply_rope(attempt: Callable) -> None:
 
     def expect_turn(vector: list[float], angles: tuple[float, ...], expected: list[float], likely: str) -> None:
         x = torch.tensor(vector, dtype=torch.float64).view(1, 1, 1, -1)
-        got, right = attempt(x, *tables(torch.tensor([angles], dtype=torch.float64))), torch.tensor(expected).to(x)
+        cos, sin = (table.round() for table in tables(torch.tensor([angles], dtype=torch.float64)))  # quarter turns
+        got, right = attempt(x, cos, sin), torch.tensor(expected).to(x)
         if not isinstance(got, Tensor) or got.shape == x.shape:
             expect_close(got.reshape(-1) if isinstance(got, Tensor) else got, right, likely, atol=1e-9)
         expect_close(got, right.view(x.shape), "cos and sin are as wide as x: where a half of x is multiplied, take a "
@@ -174,7 +175,7 @@ def check_apply_rope(attempt: Callable) -> None:
                      atol=1e-9)
 
     quarter = math.pi / 2
-    expect_turn([3, 5], (0.0,), [3, 5], "an angle of 0 leaves the vector as it is: cos multiplies x itself")
+    expect_turn([3, 5], (0.0,), [3, 5], "an angle of 0 changes nothing: cos multiplies x itself")
     expect_turn([3, 0], (quarter,), [0, 3], "a quarter turn takes (3, 0) to (0, 3): the second number gains "
                                             "sin times the first, with a plus")
     expect_turn([0, 3], (quarter,), [-3, 0], "a quarter turn takes (0, 3) to (-3, 0): the first number loses "
@@ -259,7 +260,7 @@ def check_shift_error(attempt: Callable) -> None:
 
 EXERCISES = (
     Exercise(
-        "02.1", "look up rows", lookup, check_lookup, minutes=5, difficulty="warm-up", hints=(
+        "02.1", "look up rows", lookup, check_lookup, minutes=2, difficulty="warm-up", hints=(
             "Which operation in PyTorch picks rows of a matrix by their numbers, and a row twice if you ask twice?",
             "If you index a tensor with a tensor of integers, the result has the shape of the integers, with the row "
             "added at the end: (B, T) gives (B, T, D).",
@@ -273,14 +274,14 @@ EXERCISES = (
             "Set the cosine at place `id` to -inf, sort descending, and pair the first k ids with their values.",
         )),
     Exercise(
-        "02.3", "the share of the table", table_share, check_table_share, minutes=5, kind="predict",
+        "02.3", "the share of the table", table_share, check_table_share, minutes=4, kind="predict",
         difficulty="warm-up", hints=(
             "How many numbers does one table have, and how many tables are there?",
             "vocab_size * hidden_size: once if tie_word_embeddings is true, twice if it is not.",
             "Divide by parameter_count(config).total, which counts each parameter once.",
         )),
     Exercise(
-        "02.4", "apply RoPE", apply_rope, check_apply_rope, minutes=15, hints=(
+        "02.4", "apply RoPE", apply_rope, check_apply_rope, minutes=14, hints=(
             "Turning (a, b) by an angle gives (a cos - b sin, b cos + a sin). Which numbers are a, and which are b?",
             "a is the first half of the last dimension, b is the second half. x.chunk(2, dim=-1) splits them.",
             "Join -b and a, in this order, along the last dimension. The result is x * cos plus what you joined * sin.",

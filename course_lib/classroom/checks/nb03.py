@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course_lib.analysis.heads import induction_scores
+from course_lib.analysis.heads import induction_scores, zero_heads
 from course_lib.classroom.checks import Exercise
 from course_lib.classroom.checks.compare import CheckFailed, expect_close, show
 from course_lib.layers import attention_weights, causal_mask, repeat_kv
@@ -120,7 +120,7 @@ def check_causal_mask(attempt: Callable) -> None:
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """Give each head its share of every position's vector: (B, T, H * Dh) to (B, H, T, Dh).
+    """Separate what the heads made: (B, T, H * Dh) to (B, H, T, Dh).
 
     Head h takes the neighbouring numbers h * Dh ... (h + 1) * Dh - 1.
     """
@@ -158,7 +158,7 @@ def check_repeat_kv(attempt: Callable) -> None:
     expect_repeated(heads, 2, "four axes, and neighbours share: head 10, 10, 20, 20, 30, 30; tiling gives "
                               "10, 20, 30, 10, 20, 30")
     expect_repeated(heads[:, :1], 7, "each head comes `groups` times, so Hkv * groups heads in all")
-    expect_repeated(x, 2, "only the axis of heads grows; batch, positions and Dh stay as they are")
+    expect_repeated(x, 2, "only the axis of heads grows; batch, positions and Dh do not change")
     expect_repeated(rand(1, 6, 3, 2), 4, "query head h reads key head h // groups, for any number of heads")
     expect_repeated(x.double() / 3, 2, "the numbers only move: each stays what it is, to the last bit")
     expect_repeated(x, 1, "with one query head per group nothing changes")
@@ -214,9 +214,35 @@ def check_induction_scores(attempt: Callable) -> None:
     expect_scores(weights, expected, "n is an argument: the queries are i = n ... 2n - 2, whatever n is")
 
 
+# 03.6
+
+
+def check_zero_heads(attempt: Callable) -> None:
+    def expect_zeros(x: Tensor, gone: list[int], num_heads: int, likely: str) -> None:
+        expected, size = x.clone(), x.shape[2] // num_heads
+        for b, t, h in torch.cartesian_prod(*map(torch.arange, (*x.shape[:2], num_heads))).tolist():
+            for d in range(size):
+                if h in gone:
+                    expected[b, t, h * size + d] = 0
+        expect_close(attempt(x, gone, num_heads), expected, likely, rtol=0, atol=0)
+
+    x = rand(1, 1, 12) + 10
+    expect_zeros(x, [1], 3, "head h has Dh neighbouring numbers, from h * Dh on, and Dh is the width divided by the "
+                            "number of heads")
+    expect_zeros(x, [0], 4, "the number of heads is an argument, and Dh follows from it")
+    expect_zeros(x, [0, 3], 4, "the list may name several heads, not neighbours: each of them is zero, and no other")
+    expect_zeros(x, [], 4, "with an empty list nothing changes: there is no head to remove")
+    expect_zeros(rand(2, 5, 12) + 10, [2, 1], 3, "a removed head is zero in every text and at every token, and the "
+                                                 "numbers of a token stay in their places")
+    expect_zeros(rand(3, 4, 14).double() / 3, [1], 2, "the other numbers stay what they are, to the last bit")
+    broken = rand(2, 3, 8)
+    broken[:, :, 2:4] = torch.tensor([math.inf, math.nan])
+    expect_zeros(broken, [1], 4, "set the numbers to 0: 0 times an infinity or a NaN is NaN")
+
+
 EXERCISES = (
     Exercise(
-        "03.1", "attention weights with a mask", attention_weights, check_attention_weights, minutes=10, hints=(
+        "03.1", "attention weights with a mask", attention_weights, check_attention_weights, minutes=8, hints=(
             "Take one_head line by line and ask of each line: what changes when there are two more axes in front? "
             "And which axis of (B, H, T, S) has to sum to 1?",
             "k.transpose(-1, -2) is (B, H, Dh, S); masked_fill(~mask, -torch.inf) removes what may not be seen; "
@@ -226,21 +252,21 @@ EXERCISES = (
         )),
     Exercise(
         "03.2", "a mask for the last few queries", causal_mask, check_causal_mask, minutes=5,
-        kind="find the bug", hints=(
+        kind="find the bug", difficulty="stretch", hints=(
             "Print the broken mask for T = 2, S = 5. Which position does its first row belong to?",
             "The queries are the last T of S positions. So query t is at position S - T + t.",
             "Compare a column of query positions, arange(S - T, S)[:, None], with a row of key positions, or give "
             "`tril` its second argument.",
         )),
     Exercise(
-        "03.3", "split a vector into heads", split_heads, check_split_heads, minutes=5, hints=(
+        "03.3", "split a vector into heads", split_heads, check_split_heads, minutes=3, hints=(
             "Nothing is computed here, numbers only move. In x they lie in the order b, t, h, d. Which order do you "
             "need?",
             "A view can split the last axis in two, (B, T, H, Dh). It cannot exchange axes.",
             "First split the last axis, then exchange axis 1 and axis 2.",
         )),
     Exercise(
-        "03.4", "repeat the key/value heads", repeat_kv, check_repeat_kv, minutes=5, difficulty="warm-up", hints=(
+        "03.4", "repeat the key/value heads", repeat_kv, check_repeat_kv, minutes=3, difficulty="warm-up", hints=(
             "Six query heads, three key heads: write down which key head each query head reads.",
             "Query head h reads key head h // groups: 0, 0, 1, 1, 2, 2.",
             "PyTorch has two calls: repeat_interleave gives 0, 0, 1, 1, and repeat gives 0, 1, 0, 1.",
@@ -253,5 +279,12 @@ EXERCISES = (
             "Two index tensors pick one entry for each pair: attentions[..., i, j] with i = arange(n, 2n - 1) and "
             "j = i - n + 1 is (L, B, H, n - 1).",
             "What is left is a mean over two axes of (L, B, H, n - 1): the texts, axis 1, and the queries, axis 3.",
+        )),
+    Exercise(
+        "03.6", "knock heads out", zero_heads, check_zero_heads, minutes=5, hints=(
+            "Three heads of two numbers each: which numbers of a token belong to head 1? Which slice is that?",
+            "Dh is merged.shape[-1] // num_heads. Head h has the numbers h * Dh ... (h + 1) * Dh - 1.",
+            "Work on merged.clone(), so that the input does not change. For each h of the list, set the slice "
+            "[..., h * Dh : (h + 1) * Dh] to 0.",
         )),
 )

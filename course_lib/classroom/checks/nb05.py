@@ -53,7 +53,7 @@ def check_cross_entropy(attempt: Callable) -> None:
     expect_loss(odds.log(), [2, 1], (math.log(8 / 5) + math.log(10)) / 2,
                 "the mean over the rows, each with its own softmax along the last dimension and its own target")
     expect_loss(torch.tensor([[1000.0, 0.0, 0.0]]), [0], 0.0,
-                "e to the 1000 overflows: torch.logsumexp subtracts the largest score first")
+                "e to the 1000 overflows: take the largest score m out first, ln(sum) = m + ln(sum of e^(s - m))")
     expect_loss(torch.tensor([[1000.0, 0.0], [0.0, 0.0]]), [0, 1], math.log(2) / 2,
                 "each row needs its own maximum: after subtracting the largest score of all rows the second row's "
                 "exponentials are all 0, and the logarithm of their sum is -inf")
@@ -95,8 +95,8 @@ def check_next_token_loss(attempt: Callable) -> None:
 
     expect_loss(knowing([5, 1, 4]), [[5, 5, 1, 4]], 0.0,
                 "a perfect predictor has no loss: logits[:, t] are about ids[:, t + 1], so the labels are the ids "
-                "without the first (the ids as read give 33.3), and logits are already one shorter than ids "
-                "(labels that are shifted twice give 50)")
+                "without the first (labels without the last one instead would give 33.3). The logits are already one "
+                "shorter than ids; labels that are shifted twice would give 50")
     expect_loss(knowing([5, 3, 1]), [[5, 3, 1, 4]], 50.0,
                 "a parrot that repeats its input is wrong everywhere, by 50: an off-by-one rewards it, and a sum grows "
                 "with the text")
@@ -222,10 +222,10 @@ def check_adamw_step(attempt: Callable) -> None:
             expect_close(got[name], torch.tensor(numbers, dtype=torch.float64), likely, atol=1e-9, where=name)
 
     expect_step(([0.0], [3.0], [2.0], [0.0], ), 4, 0.1, {"mean": [2.1]},
-                "the new mean is 0.9 of the old one and 0.1 of the gradient, and goes back as it is, not corrected")
+                "the new mean is 0.9 of the old one and 0.1 of the gradient; return it without the correction")
     expect_step(([0.0], [3.0], [0.0], [2.0]), 4, 0.1, {"square": [2.007]},
-                "the new square is 0.999 of the old one and 0.001 of the squared gradient, and goes back as it is, not "
-                "corrected")
+                "the new square is 0.999 of the old one and 0.001 of the squared gradient; return it without "
+                "the correction")
     expect_step(([2.0], [0.0], [0.0], [0.0]), 1, 0.1, {"weight": [1.998]},
                 "with no gradient the weight only decays, by lr * 0.01 of itself; the decay is no part of the gradient")
     expect_step(([0.0, 0.0], [0.5, -200.0], [0.0, 0.0], [0.0, 0.0]), 1, 0.1, {"weight": [-0.1, 0.1]},
@@ -269,8 +269,10 @@ EXERCISES = (
     Exercise(
         "05.1", "cross-entropy from scores", cross_entropy, check_cross_entropy, minutes=10, hints=(
             "Write -ln(e^a / (e^a + e^b + ...)) as a difference of two logarithms before you write code.",
-            "The loss of one row is logsumexp(row) - row[target]; torch.logsumexp does not overflow.",
-            "Row n wants column targets[n]: index with torch.arange(len(targets)) and targets together, then mean().",
+            "The loss of one row is ln(sum of e^s) - row[target]. In the first part, subtract the row's largest score "
+            "m before e^, and add it after the logarithm; amax(dim=-1, keepdim=True) finds m for every row.",
+            "torch.logsumexp does that first part. Row n wants column targets[n]: index with "
+            "torch.arange(len(targets)) and targets together, then mean().",
         )),
     Exercise(
         "05.2", "line labels up with predictions", next_token_loss, check_next_token_loss, minutes=5,

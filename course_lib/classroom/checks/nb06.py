@@ -43,7 +43,7 @@ def check_softmax(attempt: Callable) -> None:
         expect_close(attempt(logits), expected, likely, rtol=rtol, atol=atol)
 
     expect([math.log(1), math.log(2), math.log(5)], "exp of each logit over the sum of all: here 1/8, 2/8, 5/8")
-    expect([[0.0, 1.0, 2.0], [1.0, 1.0, 3.0]],
+    expect([[0.0, 1.0, 2.0], [1.0, 1.0, 3.0], [2.0, 0.5, 0.0]],
            "each row sums to 1 by itself: max and sum run along the last dimension, with keepdim=True")
     expect([[[0.0, 1.5], [2.0, 1.0], [0.5, 3.0]]] * 2, "there may be more dimensions in front: use -1, not 1")
     expect([0.0, 1000.0], "exp(1000) is infinite, and infinite / infinite is NaN: subtract the maximum first")
@@ -183,7 +183,7 @@ EXERCISES = (
             "operation.",
         )),
     Exercise(
-        "06.2", "perplexity", perplexity, check_perplexity, minutes=15, hints=(
+        "06.2", "perplexity", perplexity, check_perplexity, minutes=12, hints=(
             "Which row of logits was the prediction of which id? Row 0 has seen ids[0]; what does it predict?",
             "logits[:-1] are the predictions and ids[1:] what came. log_softmax gives logarithms for the whole "
             "vocabulary; pick one number in each row.",

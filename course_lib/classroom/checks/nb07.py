@@ -30,7 +30,7 @@ def logits_of(*rows: Weights) -> Tensor:
 
 
 def expect_dtype_kept(attempt: Callable, logits: Tensor, *settings: Any, **more: Any) -> None:
-    """float64 stays float64, and one row may stand for several, as in `row.expand(n, -1)`."""
+    """float64 stays float64, and several rows may share one row's memory, as in `row.expand(n, -1)`."""
     got = attempt(logits.double(), *settings, **more)
     expect_equal(str(getattr(got, "dtype", None)), "torch.float64",
                  "the result has the dtype of the logits: no .float(), and settings in logits.dtype",
@@ -90,9 +90,13 @@ def check_apply_temperature(attempt: Callable) -> None:
 def check_softmax(got: Any, expected: Sequence[Weights], likely: str) -> None:
     """Refuse the result unless its softmax is proportional to the expected weights, row by row."""
     weights = torch.tensor(expected, dtype=torch.float64)
-    if isinstance(got, Tensor) and got.is_floating_point() and got.dim():
-        got = got.double().softmax(-1)
-    expect_close(got, weights / weights.sum(-1, keepdim=True), likely, where="softmax of the result")
+    comparable = isinstance(got, Tensor) and got.is_floating_point() and got.dim()
+    try:
+        expect_close(got.double().softmax(-1) if comparable else got, weights / weights.sum(-1, keepdim=True), likely,
+                     where="softmax of the result")
+    except CheckFailed as failed:
+        raise CheckFailed(f"after softmax, {failed.expected}", f"after softmax, {failed.got}" if comparable
+                          else failed.got, failed.where, failed.likely) from None
 
 
 # 07.2 to 07.4: what a filter keeps
@@ -122,7 +126,7 @@ def expect_exact_values(attempt: Callable, setting: list[float]) -> None:
 
 
 def expect_exact_hits(attempt: Callable, cases: Sequence[tuple[Weights, float, int]], likely: str) -> None:
-    """Refuse the result unless a descending row that meets its setting exactly keeps so many tokens.
+    """Refuse the result unless a descending row that meets its setting exactly keeps the given number of tokens.
 
     Rounding spares some rows and not others, and in each dtype others: hence many cases, in both.
 
@@ -141,7 +145,7 @@ def check_apply_top_k(attempt: Callable) -> None:
         expect_kept(attempt, logits_of(*rows), k, ids, likely)
 
     expect([[5, 3, 2, 1]], [2], [[0, 1]],
-           "the k largest logits stay as they are and every other becomes -inf; 0 would be a logit like any other")
+           "the k largest logits do not change and every other becomes -inf; 0 would be a logit like any other")
     expect([[5, 3, 2, 1]], [1], [[0]], "k tokens stay: no more and no fewer")
     expect([[2, 5, 3]], [2], [[1, 2]],
            "the largest, wherever they are: places in sorted order are not ids. argsort lists the ids by place; you "
@@ -444,7 +448,8 @@ EXERCISES = (
             "A token stays where its place is below k; read k = 0 as k = V, and use masked_fill with -inf.",
         )),
     Exercise(
-        "07.3", "the smallest set that reaches p", apply_top_p, check_apply_top_p, minutes=15, hints=(
+        "07.3", "the smallest set that reaches p", apply_top_p, check_apply_top_p, minutes=15, difficulty="stretch",
+        hints=(
             "Sort the probabilities downwards, with dim=-1 and stable=True. A token stays while the "
             "probability before it is below p.",
             "The probability before a token is cumsum - probs, in float64. Compare it with p - 1e-6, so that an exact "

@@ -133,7 +133,7 @@ def projections(drawing: Drawing, example: Example, middle: float, y: float) -> 
     for name, role, rows in (("q", "query", example.queries), ("k", "key", example.keys),
                              ("v", "value", example.values)):
         left = column(name, len(rows[0]))
-        table(drawing, left, y, rows, name, role=role, cell=CELL)
+        table(drawing, left, y, rows, name, role=role, cell=CELL, followed=name == "q")
         to = left + CELL * len(rows[0]) / 2
         start = middle + (to - middle) * 0.25
         drawing.arrow((start, y - GAP + 3), (to, y - 2), stroke=role)
@@ -195,12 +195,13 @@ def words(drawing: Drawing, right: float, y: float, names: Sequence[str]) -> Non
 
 
 def table(drawing: Drawing, left: float, y: float, rows: Table, name: str, *, role: str, cell: float,
-          removed: Collection[Cell] = (), columns: Sequence[str] = ()) -> None:
+          removed: Collection[Cell] = (), columns: Sequence[str] = (), followed: bool = True) -> None:
     """A header with name and shape, and beneath it the numbers, the row of the followed word marked.
 
     Args:
         removed: cells that are hatched.
         columns: the names of the keys, if these are what the columns belong to.
+        followed: False where the followed word needs all rows and not its own: keys and values.
     """
     header(drawing, left, y + 17, name, f"{len(rows)} × {len(rows[0])}", role=role)
     for s, word in enumerate(columns):
@@ -208,7 +209,7 @@ def table(drawing: Drawing, left: float, y: float, rows: Table, name: str, *, ro
     top = y + HEADER + NAMES * bool(columns)
     every = [value for row in rows for value in row]
     for t, row in enumerate(rows):
-        if t == len(rows) - 1:
+        if followed and t == len(rows) - 1:
             drawing.rect(Area(left, top + ROW * t, left + cell * len(row), top + ROW * (t + 1)), radius=0, fill="mark")
         for s, value in enumerate(row):
             place = Area(left + cell * s, top + ROW * t, left + cell * (s + 1), top + ROW * (t + 1))

@@ -75,7 +75,7 @@ class Cut(NamedTuple):
     height: float = HIGH
 
 
-def three_cuts(places: tuple[Place, Place], *, k: int, p: float, min_p: float) -> Drawing:
+def three_cuts(places: tuple[Place, Place], *, k: int, p: float, min_p: float, of: int) -> Drawing:
     """Top-k, top-p and min-p at a place where the model is sure, and at one where it is not.
 
     Args:
@@ -83,9 +83,11 @@ def three_cuts(places: tuple[Place, Place], *, k: int, p: float, min_p: float) -
         k: tokens that top-k keeps.
         p: the probability that top-p reaches, in (0, 1).
         min_p: how likely a token must be, as a share of the likeliest, in (0, 1).
+        of: the tokens of the vocabulary, of which the candidates are the likeliest.
     """
     check(places, k, p, min_p)
-    cuts = [Cut(f"top-k {k}", f"the first {k}", [k, k], by_count),
+    cuts = [Cut(f"top-k {k}", f"the first {k} (only {len(places[0].candidates)} of {of:,} bars are drawn)", [k, k],
+                by_count),
             Cut(f"top-p {p:g}", f"end to end, until {p:g} is reached", [top_p(place, p) for place in places],
                 partial(by_sum, p=p), SCALE + STRIP),
             Cut(f"min-p {min_p:g}", f"at least {min_p:g} × the first (heights: shares of the first)",

@@ -10,7 +10,7 @@ from course_lib.display.diagrams.drawing import NORMAL, SMALL, Area, Drawing
 from course_lib.display.diagrams.tables import some
 
 HEADING, TOP = 38, 62  # base line of the names, and where the table begins
-VECTOR, VECTOR_HIGH, VECTOR_GAP = (86, 292), 42, 12
+VECTOR, VECTOR_HIGH, VECTOR_GAP = (100, 300), 42, 12
 TABLE, ROW, BETWEEN = (374, 516), 40, 24  # rows are drawn, with what is between them left out
 NUMBER, ZERO, LONGEST = 602, 646, 42  # where a score ends, and its bar begins; how long the longest bar is
 
@@ -27,6 +27,14 @@ class Score(NamedTuple):
     text: str
     id: int
     logit: float
+
+
+# The capital of India in `pocket`: the prompt's tokens with the first numbers of their vectors after the final norm,
+# and five scores, with the three highest; a test computes them again from the weights.
+INDIA = [("The", [0.23, -0.2, 0.42]), (" capital", [0.37, 0.08, 0.26]), (" of", [0.7, 0.03, -0.29]),
+         (" Ind", [0.52, 0.05, 0.27]), ("ia", [-0.46, -0.14, 0.02]), (" is", [-1.38, 1.18, -0.2])]
+SCORES = [Score(" New", 2613, 16.38), Score(" Can", 2315, 12.71), Score(" U", 1037, 8.62), Score(" cat", 1216, -0.8),
+          Score(" capital", 405, -5.57)]
 
 
 def lm_head(tokens: Sequence[str], vectors: Sequence[Sequence[float]], scores: Sequence[Score], *, rows: int,

@@ -65,11 +65,11 @@ def look_back(drawing: Drawing, y: float, token: str) -> None:
 
 
 def look_for(drawing: Drawing, match: float, copy: float, token: str, follower: str) -> None:
-    """The later head: a query that finds its key, and the value that is copied."""
+    """The later head: a query that finds its key, which moves nothing, and the value that is copied."""
     query = labelled(drawing, (LAST, match), f"after {token}?", "query")
     key = 2 * NEXT - labelled(drawing, (NEXT, match), f"after {token}", "key")
     labelled(drawing, (NEXT, copy), follower, "value")
-    drawing.path([(query - 4, match), (key + 4, match)], stroke="query", arrow=True)
+    drawing.path([(query - 4, match), (key + 4, match)], stroke="query", dashed=True)
     drawing.text((query + key) / 2, match - 10, "finds", size=SMALL)
     half = box_width(follower) / 2
     drawing.arrow((NEXT + half + 4, copy), (LAST - 3, copy), stroke="value")

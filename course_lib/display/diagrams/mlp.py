@@ -9,6 +9,7 @@ LEFT, RIGHT = 150, 500  # the middles of the panels
 APART = 88  # from the middle of the right panel to each of its branches
 TOP, UP, BEND, PRODUCT, DOWN, BOTTOM = 96, 172, 262, 348, 400, 492  # upper edges, and the middle of the product
 MATRIX, BOX = 58, 40  # how high
+WIDEST, GATED = 120, 80  # half of the widest that a plain MLP and a branch of a gated one may be drawn
 
 
 def plain_and_gated(width: int, plain: int, gated: int) -> Drawing:
@@ -29,8 +30,9 @@ def plain_and_gated(width: int, plain: int, gated: int) -> Drawing:
         drawing.text(x, 38, name, bold=True)
         drawing.text(x, 63, what, size=SMALL, role="faint")
         ends(drawing, x, f"T × {width}")
-    plain_panel(drawing, LEFT, plain)
-    gated_panel(drawing, RIGHT, gated)
+    unit = min(WIDEST / max(width, plain), GATED / max(width, gated))  # both panels have the same scale
+    plain_panel(drawing, LEFT, plain, (unit * width, unit * plain))
+    gated_panel(drawing, RIGHT, gated, (unit * width, unit * gated))
     for x, count, inner in ((LEFT, 2, plain), (RIGHT, 3, gated)):
         drawing.text(x, BOTTOM + 72, f"{count} × {width} × {inner}", size=SMALL)
         drawing.text(x, BOTTOM + 96, f"= {count * width * inner:,} weights", size=SMALL)
@@ -43,25 +45,25 @@ def ends(drawing: Drawing, x: float, shape: str) -> None:
         drawing.box(Area(x - 60, top, x + 60, top + BOX), shape, size=SMALL, mono=False)
 
 
-def plain_panel(drawing: Drawing, x: float, inner: int) -> None:
-    """Up, bend, down."""
+def plain_panel(drawing: Drawing, x: float, inner: int, halves: tuple[float, float]) -> None:
+    """Up, bend, down; `halves` are half of what a vector outside and one inside take across."""
     drawing.arrow((x, TOP + BOX), (x, UP))
-    matrix(drawing, x, UP, "up", 44, 74)
+    matrix(drawing, x, UP, "up", *halves)
     drawing.arrow((x, UP + MATRIX), (x, BEND))
     bend(drawing, x, "GELU")
     drawing.arrow((x, BEND + BOX), (x, DOWN))
     drawing.text(x + 12, PRODUCT + 6, f"T × {inner}", size=SMALL, role="faint", anchor="start")
-    finish(drawing, x)
+    finish(drawing, x, halves)
 
 
-def gated_panel(drawing: Drawing, x: float, inner: int) -> None:
+def gated_panel(drawing: Drawing, x: float, inner: int, halves: tuple[float, float]) -> None:
     """Gate and up side by side, the one bent, their product, down."""
     gate, up = x - APART, x + APART
     middle = TOP + BOX + 14
     drawing.path([(x, TOP + BOX), (x, middle), (gate, middle), (gate, UP)], arrow=True)
     drawing.path([(x, middle), (up, middle), (up, UP)], arrow=True)
-    matrix(drawing, gate, UP, "gate", 44, 66)
-    matrix(drawing, up, UP, "up", 44, 66)
+    matrix(drawing, gate, UP, "gate", *halves)
+    matrix(drawing, up, UP, "up", *halves)
     drawing.arrow((gate, UP + MATRIX), (gate, BEND))
     bend(drawing, gate, "SiLU")
     drawing.path([(gate, BEND + BOX), (gate, PRODUCT), (x - 15, PRODUCT)], arrow=True)
@@ -72,7 +74,7 @@ def gated_panel(drawing: Drawing, x: float, inner: int) -> None:
     for dx in (-5, 5):
         drawing.path([(x - dx, PRODUCT - 5), (x + dx, PRODUCT + 5)], thick=2.6)
     drawing.arrow((x, PRODUCT + 14), (x, DOWN))
-    finish(drawing, x)
+    finish(drawing, x, halves)
 
 
 def matrix(drawing: Drawing, x: float, top: float, name: str, above: float, below: float) -> None:
@@ -88,7 +90,7 @@ def bend(drawing: Drawing, x: float, name: str) -> None:
     drawing.text(x, BEND + 26, name)
 
 
-def finish(drawing: Drawing, x: float) -> None:
+def finish(drawing: Drawing, x: float, halves: tuple[float, float]) -> None:
     """The matrix down, and the arrow out of it."""
-    matrix(drawing, x, DOWN, "down", 74, 44)
+    matrix(drawing, x, DOWN, "down", *reversed(halves))
     drawing.arrow((x, DOWN + MATRIX), (x, BOTTOM))

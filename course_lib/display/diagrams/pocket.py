@@ -17,7 +17,7 @@ TOKENS = [("What", 542), (" is", 292), (" grav", 3853), ("ity", 571), ("?", 63)]
 STEPS = 32  # runs of the model, the last of which makes the end-of-text token
 ANSWER = [" G", "ra", "v", "ity", " is"]  # the first tokens
 LAST_WORD = "."  # the last token before the end
-# The first eight numbers of each token's vector: from the table, after the layers, after the final norm.
+# The first eight numbers of each token's vector: from the table, after the layers.
 EMBEDDED = [[0.14, -0.31, 0.17, 0.25, -0.03, 0.55, -0.11, -0.16], [-0.29, 0.11, 0.07, -0.14, 0.06, 0.59, -0.17, -0.09],
             [0.26, -0.29, -0.38, 0.18, -0.21, 0.3, -0.21, -0.38], [-0.11, -0.24, 0.51, 0.51, -0.17, 0.11, -0.17, -0.41],
             [-0.43, 0.19, 0.26, 0.1, 0.21, -0.11, -0.17, 0.17]]
@@ -26,12 +26,8 @@ LEAVING = [[-5.92, 12.4, 9.34, 8.75, -19.63, 10.9, 4.75, 10.93],
            [-20.32, 8.09, 21.55, 30.82, -6.02, -6.81, -3.41, 4.05],
            [-23.21, 8.76, 17.98, 25.78, 0.77, -1.01, -20.13, 24.83],
            [-3.55, 7.19, 3.46, 3.73, -11.93, 0.33, -32.69, 19.54]]
-NORMED = [[-0.19, 0.42, 0.32, 0.3, -0.66, 0.31, 0.14, 0.4], [0.0, -0.49, 0.56, -0.26, -0.67, -0.11, 0.66, 0.72],
-          [-1.14, 0.48, 1.29, 1.87, -0.36, -0.34, -0.18, 0.26], [-0.92, 0.37, 0.76, 1.1, 0.03, -0.04, -0.77, 1.12],
-          [-0.13, 0.29, 0.14, 0.15, -0.47, 0.01, -1.17, 0.83]]
-# After the last token of the question: the likeliest tokens (text, id, logit, probability), and two others (… logit).
+# After the last token of the question: the likeliest tokens (text, id, logit, probability).
 NEXT = [(" G", 629, 7.50, 0.1701), (" The", 370, 7.13, 0.1178), (" When", 906, 6.81, 0.0851)]
-OTHERS = [(" cat", 1216, -4.79), (" grav", 3853, -1.05)]
 
 # Two texts, and the sixteen likeliest tokens after each.
 SURE = ("The capital of France is", [
@@ -42,6 +38,17 @@ UNSURE = ("She opened the box and found a", [
     (" hat", 0.2230), (" wet", 0.1787), (" poster", 0.1301), (" he", 0.1254), (" cup", 0.1033), (" bag", 0.0315),
     (" second", 0.0311), (" note", 0.0285), (" warm", 0.0158), (" key", 0.0155), ("we", 0.0071), (" little", 0.0068),
     (" boat", 0.0063), (" moon", 0.0059), (" line", 0.0057), ("ath", 0.0046)])
+
+# A row on its way through the sampler: the text, tokens with their ids, the settings, and after each step that they
+# switch on the shares of these tokens and of all others together.
+CHAIN_TEXT = "The cat sat on the mat. The dog sat on the"
+CHAIN_TOKENS = [(" mat", 1225), (" cou", 1821), (" floor", 1807), (" table", 1073), (" road", 1262), (" roof", 1377)]
+CHAIN_SETTINGS = {"repetition_penalty": 1.2, "temperature": 0.8, "top_k": 6, "top_p": 0.95, "min_p": 0.1}
+CHAIN_SHARES = [[0.4641, 0.1988, 0.1906, 0.0247, 0.0169, 0.0120, 0.0930],
+                [0.1158, 0.3280, 0.3146, 0.0408, 0.0278, 0.0197, 0.1533],
+                [0.1079, 0.3962, 0.3761, 0.0293, 0.0181, 0.0118, 0.0606],
+                [0.1148, 0.4218, 0.4003, 0.0312, 0.0193, 0.0126, 0], [0.1186, 0.4357, 0.4135, 0.0322, 0, 0, 0],
+                [0.1226, 0.4502, 0.4273, 0, 0, 0, 0]]
 
 # The heads that copy: the names are from notebook 03.
 PREVIOUS_TOKEN_HEAD, INDUCTION_HEAD = (1, 0), (5, 2)  # layer, head

@@ -137,11 +137,12 @@ def draw_query(drawing: Drawing, dial: Dial, pair: Point, place: int, angle: flo
 
 
 def draw_key(drawing: Drawing, dial: Dial, pair: Point) -> None:
-    """The key at position 0, and its numbers beneath."""
+    """The key at position 0, before any query sees it, and its numbers beneath."""
     face(drawing, dial)
     hand(drawing, dial, pair, "key")
-    drawing.text(dial.x, dial.y + RADIUS + 26, "key at 0", size=SMALL, role="key")
-    drawing.text(dial.x, dial.y + RADIUS + 50, f"({shown(pair[0])}, {shown(pair[1])})", size=SMALL, mono=True)
+    drawing.text(dial.x, dial.y + RADIUS + 26, "no query yet", size=SMALL, role="faint")
+    drawing.text(dial.x, dial.y + RADIUS + 49, "key at 0", size=SMALL, role="key")
+    drawing.text(dial.x, dial.y + RADIUS + 75, f"({shown(pair[0])}, {shown(pair[1])})", size=SMALL, mono=True)
 
 
 def draw_two(drawing: Drawing, dial: Dial, query: Point, key: Point) -> None:

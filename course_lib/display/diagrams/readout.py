@@ -115,7 +115,7 @@ def settling(readings: Sequence[tuple[str, float]]) -> int:
 
 def reading(drawing: Drawing, y: float, depth: int, word: str, p: float, *, marked: bool) -> None:
     """One depth: its name, the tap, and what comes out."""
-    name = "embedding" if depth == 0 else f"{depth} layer{'s' * (depth > 1)}"
+    name = f"{depth} layer{'s' * (depth != 1)}"
     drawing.text(LEFT, y + 6, name, size=SMALL, anchor="start", role="ink" if marked else "faint")
     if marked:
         drawing.rect(Area(WORD - 8, y - 15, RIGHT, y + 15), fill="mark", radius=2)

@@ -25,11 +25,11 @@ def equal_size(shapes: Sequence[tuple[int, int]], weights: int) -> Drawing:
         "Models of one size",
         f"{len(shapes)} towers of squares, a square for each layer, its side as long as the layer is wide: {said}. "
         f"All towers have the same area, {weights:,} weights. A token goes through the squares of a tower one after "
-        f"the other.", height=TOP + TALLEST + 80)
+        f"the other.", height=TOP + TALLEST + 96)
     step = drawing.width / len(shapes)
     for i, (width, depth) in enumerate(shapes):
         tower(drawing, (i + 0.5) * step, width, depth, unit)
-    drawing.text(drawing.width / 2, TOP + TALLEST + 60,
+    drawing.text(drawing.width / 2, TOP + TALLEST + 72,
                  f"the same area: {weights:,} weights in the matrices of each", size=SMALL)
     return drawing
 

@@ -17,7 +17,7 @@ TALL, HIGH, GAP = 54, 36, 28  # the row of the bytes, each further row, and betw
 
 
 class Token(NamedTuple):
-    """A token in its place over the bytes of a text.
+    """A token, and where it lies over the bytes of a text.
 
     Attributes:
         id: below 256 it is a byte.

@@ -15,7 +15,7 @@ UNSURE = Place("not sure", "… in", [(f" {name}", q) for name, q in zip(
 
 @pytest.mark.parametrize("k, p, min_p", [(5, 0.9, 0.1), (3, 0.5, 0.25), (1, 0.93, 0.5)])
 def test_each_cut_keeps_as_many_as_the_samplers_do(k, p, min_p):
-    drawing = check(lambda: three_cuts((SURE, UNSURE), k=k, p=p, min_p=min_p))
+    drawing = check(lambda: three_cuts((SURE, UNSURE), k=k, p=p, min_p=min_p, of=4096))
     kept = []
     for place in (SURE, UNSURE):
         logits = torch.tensor([[q for _, q in place.candidates]], dtype=torch.float64)
@@ -29,6 +29,7 @@ def test_each_cut_keeps_as_many_as_the_samplers_do(k, p, min_p):
     assert [len(row) for row in (first, third, fourth, sixth)] == [12 - kept[i][j] for i in (0, 1) for j in (0, 2)]
     counts = [text for text in words(drawing) if text.startswith("keeps")]
     assert counts == [f"keeps {kept[column][row]}" for row in range(3) for column in range(2)]
+    assert f"the first {k} (only 12 of 4,096 bars are drawn)" in words(drawing)
 
 
 def rows_of(found):
@@ -39,7 +40,7 @@ def rows_of(found):
 
 
 def test_bars_of_both_panels_are_on_one_scale_or_its_first_is_labelled():
-    drawing = three_cuts((SURE, UNSURE), k=5, p=0.9, min_p=0.1)
+    drawing = three_cuts((SURE, UNSURE), k=5, p=0.9, min_p=0.1, of=4096)
     left, right = rows_of(rects(drawing, "weights"))
     full = left[0][0][3] / 0.95
     assert [height / full for *_, height in right[0]] == pytest.approx([0.2, 0.16, 0.14, 0.11, 0.08], abs=0.01)
@@ -49,7 +50,7 @@ def test_bars_of_both_panels_are_on_one_scale_or_its_first_is_labelled():
 
 
 def test_top_p_cuts_the_sum_of_the_probabilities():
-    drawing = three_cuts((SURE, UNSURE), k=5, p=0.9, min_p=0.1)
+    drawing = three_cuts((SURE, UNSURE), k=5, p=0.9, min_p=0.1, of=4096)
     _, right = rows_of(rects(drawing, "weights"))
     [removed] = [one for one in hatched(drawing) if one[0] > 350 and round(one[3]) == round(right[1][0][3])]
     begin, whole = right[1][0][0], removed[0] + removed[2] - right[1][0][0]
@@ -60,7 +61,7 @@ def test_top_p_cuts_the_sum_of_the_probabilities():
 
 
 def test_the_description_names_what_is_drawn():
-    drawing = three_cuts((SURE, UNSURE), k=5, p=0.9, min_p=0.1)
+    drawing = three_cuts((SURE, UNSURE), k=5, p=0.9, min_p=0.1, of=4096)
     heads = [text.removeprefix("next: ") for text in words(drawing) if text.startswith("next: ")]
     assert len(heads) == 2 and all(f": {head}. " in drawing.description for head in heads)
     assert "top-p 0.9 keeps 1 and 10" in drawing.description
@@ -69,9 +70,9 @@ def test_the_description_names_what_is_drawn():
 @pytest.mark.parametrize("settings", [{"k": 0}, {"k": 12}, {"p": 1.0}, {"p": 0.97}, {"min_p": 0.0}])
 def test_cuts_that_cannot_be_seen_are_refused(settings):
     with pytest.raises(ValueError, match="must be"):
-        three_cuts((SURE, UNSURE), **{"k": 5, "p": 0.9, "min_p": 0.1, **settings})
+        three_cuts((SURE, UNSURE), **{"k": 5, "p": 0.9, "min_p": 0.1, "of": 4096, **settings})
 
 
 def test_candidates_are_sorted():
     with pytest.raises(ValueError, match="sorted"):
-        three_cuts((SURE, UNSURE._replace(candidates=UNSURE.candidates[::-1])), k=5, p=0.9, min_p=0.1)
+        three_cuts((SURE, UNSURE._replace(candidates=UNSURE.candidates[::-1])), k=5, p=0.9, min_p=0.1, of=4096)

@@ -1,9 +1,13 @@
 """The LM head: the last vector goes to every row, and bars are as long as scores are large."""
 
 import pytest
+import torch
 from well_drawn import check, hatched, paths, rects, words
 
-from course_lib.display.diagrams.head import LONGEST, TABLE, VECTOR, ZERO, Score, lm_head
+from course_lib.analysis.trace import trace
+from course_lib.checkpoint import load
+from course_lib.display.diagrams.head import INDIA, LONGEST, TABLE, VECTOR, ZERO, Score, lm_head
+from course_lib.display.diagrams.head import SCORES as INDIA_SCORES
 
 TOKENS, VECTORS = ["Why", " is", " it", "?"], [[0.5, -1.0, 0.25]] * 3 + [[-0.13, 0.29, 0.14, 9.9]]
 SCORES = [Score(" So", 629, 8.0), Score(" cat", 12, -4.0), Score(" It", 3000, 6.0)]
@@ -45,3 +49,18 @@ def test_bars_begin_at_zero_and_the_largest_score_is_in_ink():
 def test_what_cannot_be_drawn_is_refused(call):
     with pytest.raises(ValueError, match="is not allowed"):
         call()
+
+
+def test_the_capital_of_india_is_that_of_pocket():
+    lm = load("pocket", device="cpu")
+    ids = lm.tokenizer.encode_prompt("".join(text for text, _ in INDIA))
+    assert [lm.tokenizer.decode([i]) for i in ids] == [text for text, _ in INDIA]
+    seen = trace(lm.model, torch.tensor([ids]))
+    with torch.no_grad():
+        normed = lm.model.norm(seen.hidden_states[-1, 0])
+    for (_, numbers), vector in zip(INDIA, normed.tolist(), strict=True):
+        assert vector[:3] == pytest.approx(numbers, abs=0.0051)
+    logits = seen.logits[0, -1]
+    for text, i, logit in INDIA_SCORES:
+        assert lm.tokenizer.decode([i]) == text and logits[i].item() == pytest.approx(logit, abs=0.0051)
+    assert logits.topk(3).indices.tolist() == [score.id for score in INDIA_SCORES[:3]]
