@@ -9,7 +9,7 @@ CENTS = 100 * price(0, 500, per_million_in=0, per_million_out=PER_MILLION)
 assert "Llama-3-70B" in PUBLISHED
 
 COMPUTED = {
-    "once in 25 times": 1 / 0.04,
+    "one time in 25": 1 / 0.04,
     "one in 25 does": 1 / 0.04,
     "25/29": 16 + 9,
     "/29, more": 16 + 9 + 4,
