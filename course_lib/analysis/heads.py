@@ -60,21 +60,6 @@ def attention_inputs(model: CausalLM, input_ids: Tensor) -> Tensor:
     return torch.stack(seen)
 
 
-@torch.no_grad()
-def attention_outputs(model: CausalLM, input_ids: Tensor) -> Tensor:
-    """What the attention of every layer adds to the residual stream: (L, B, T, D).
-
-    Args:
-        input_ids: (B, T).
-    """
-    seen: list[Tensor] = []
-    with ExitStack() as hooks:
-        for layer in model.layers:
-            hooks.enter_context(layer.self_attn.register_forward_hook(lambda _, args, y: seen.append(y)))
-        model(input_ids)
-    return torch.stack(seen)
-
-
 def turn(model: CausalLM, heads: Tensor) -> Tensor:
     """RoPE on queries or keys (B, H, T, Dh) of the positions 0 ... T - 1, if the model has it."""
     if model.config.positions != "rope":

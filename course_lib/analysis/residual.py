@@ -43,25 +43,6 @@ def stream_writes(model: CausalLM, input_ids: Tensor) -> dict[str, Tensor]:
     return writes
 
 
-@torch.no_grad()
-def direct_contributions(model: CausalLM, writes: Mapping[str, Tensor], token_id: int) -> dict[str, float]:
-    """What each write adds to a token's logit at the last position of the first row, by its own direction.
-
-    The final norm divides by one number per position and the head takes a dot product, so with that number
-    fixed the logit is a sum over the writes ("direct logit attribution"). A bias of the final norm,
-    which LayerNorm has, adds the same to every sum and is left out.
-
-    Args:
-        writes: as `stream_writes` returns them.
-    """
-    stream = sum(writes.values())[0, -1]  # (D,)
-    direction = model.lm_head.weight[token_id] * model.norm.weight  # (D,)
-    if model.config.norm == "layernorm":  # which takes the mean out of the stream first
-        stream, direction = stream - stream.mean(), direction - direction.mean()
-    scale = torch.rsqrt(stream.square().mean() + model.config.rms_norm_eps)
-    return {name: (write[0, -1] @ direction * scale).item() for name, write in writes.items()}
-
-
 @contextmanager
 def knocked_out(model: CausalLM, parts: Collection[str], *,
                 instead: Mapping[str, Tensor] | None = None) -> Iterator[None]:

@@ -62,15 +62,6 @@ def test_attention_inputs_are_what_the_projections_are_made_of(model):
         close(model.layers[layer].self_attn.project(x[layer], model.rope(slice(0, 7), x.dtype))[0], q[layer])
 
 
-def test_attention_outputs_are_what_the_layers_make_of_their_inputs(model):
-    x, y = heads.attention_inputs(model, IDS), heads.attention_outputs(model, IDS)
-    assert y.shape == (L, 2, 7, 20)
-    with torch.no_grad():
-        for layer in range(L):
-            rope = model.rope(slice(0, 7), x.dtype)
-            close(model.layers[layer].self_attn(x[layer], rope, None, None), y[layer])
-
-
 def test_turned_queries_are_those_of_the_model_and_without_rope_nothing_turns(model):
     x, attention = heads.attention_inputs(model, IDS)[1], model.layers[1].self_attn
     flat = attention.q_proj(x).unflatten(-1, (H, DH)).transpose(1, 2)
@@ -82,7 +73,6 @@ def test_turned_queries_are_those_of_the_model_and_without_rope_nothing_turns(mo
 def test_no_hook_stays_behind(model):
     heads.projections(model, IDS)
     heads.attention_inputs(model, IDS)
-    heads.attention_outputs(model, IDS)
     with pytest.raises(IndexError):
         heads.projections(model, torch.tensor([[37]]))
     with pytest.raises(RuntimeError), heads.knocked_out_heads(model, {0: [1]}):
