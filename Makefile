@@ -18,8 +18,10 @@ endif
 
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
+KERNELS := $(VENV)/kernels
 PYTEST := $(PY) -m pytest
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout=300 --nbval-sanitize-with=tests/nbval_sanitize.cfg
+WORKERS ?= 2
 NOTEBOOKS ?= $(sort $(wildcard notebooks/*.ipynb))
 
 # JupyterLab refuses to run as root unless told; it asks no server for news or updates.
@@ -27,7 +29,7 @@ ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 QUIET := --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.news_url=None
 
 .DEFAULT_GOAL := help
-.PHONY: help install lab test test-notebooks test-browser bench train notebooks pages drawings lint
+.PHONY: help install lab test test-notebooks test-browser test-kernels bench train notebooks pages drawings lint
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1|\2/' | \
@@ -38,13 +40,17 @@ lab: $(INSTALLED)  ## open the notebooks in JupyterLab (ARGS=--no-browser and th
 
 test: $(INSTALLED)  ## ruff, unit tests, doctests and every notebook
 	$(PY) -m ruff check .
-	$(PYTEST) -m "not browser" $(NBVAL) $(ARGS) tests course_lib notebooks
+	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not browser" --ignore tests/kernels $(NBVAL) $(ARGS) tests course_lib notebooks
+	@echo 'Not in here: make test-browser (needs Chromium), make test-kernels (brings Triton).'
 
 test-notebooks: $(INSTALLED)  ## the notebooks alone
 	$(PYTEST) $(NBVAL) $(ARGS) tests/test_notebooks.py notebooks
 
 test-browser: $(INSTALLED)  ## the notebooks in a real JupyterLab and Chromium
 	$(PYTEST) $(ARGS) tests/browser
+
+test-kernels: $(KERNELS)/.installed  ## the Triton kernels, on a GPU or interpreted (brings Triton, 0.7 GB, on Linux)
+	PYTHONPATH=$(KERNELS) $(PYTEST) $(ARGS) tests/kernels
 
 bench: $(INSTALLED)  ## measure this machine
 	$(PY) -m course_lib bench $(ARGS)
@@ -78,4 +84,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(if $(TORCH),$(CPU_TORCH),@$(WARN))
 	$(PY) -m pip install -c constraints.txt -e '.[test]'
+	touch $@
+
+# Triton lies in a folder of its own, where only test-kernels looks, so that everything else stays as it was.
+# PyTorch with CUDA has brought it already.
+HAS_TRITON = $(PY) -c 'import sys; from importlib.util import find_spec; sys.exit(find_spec("triton") is None)'
+
+$(KERNELS)/.installed: $(INSTALLED)
+	mkdir -p $(KERNELS)
+	$(HAS_TRITON) || $(PY) -m pip install -c constraints.txt --target $(KERNELS) --upgrade triton
 	touch $@

@@ -15,8 +15,9 @@ from course_lib.checkpoint import LanguageModel, load, save
 from course_lib.config import ModelConfig, SamplingParams
 from course_lib.detokenize import DecodeStream
 from course_lib.device import device
+from course_lib.drafts import DraftModel, NGramDraft, PromptLookup
 from course_lib.generate import CompletionOutput, Step, generate, stream
-from course_lib.kv_cache import DynamicCache, StaticCache
+from course_lib.kv_cache import DynamicCache, SlidingWindowCache, StaticCache, cache_for
 from course_lib.model import CausalLM
 from course_lib.sampling import sample
 from course_lib.tokenizer import Tokenizer
@@ -24,5 +25,5 @@ from course_lib.tokenizer import Tokenizer
 __version__ = "0.1.0"
 
 __all__ = ["load", "stream", "generate", "SamplingParams", "LanguageModel", "CompletionOutput", "Step",
-           "ModelConfig", "CausalLM", "Tokenizer", "DecodeStream", "DynamicCache", "StaticCache", "sample",
-           "save", "device"]
+           "ModelConfig", "CausalLM", "Tokenizer", "DecodeStream", "DynamicCache", "StaticCache",
+           "SlidingWindowCache", "cache_for", "sample", "DraftModel", "PromptLookup", "NGramDraft", "save", "device"]

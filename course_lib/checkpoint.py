@@ -16,20 +16,30 @@ import regex
 import torch
 from torch.overrides import TorchFunctionMode
 
+from course_lib.compiled import compile_steps
 from course_lib.config import ModelConfig, require
 from course_lib.device import device as choose_device
-from course_lib.few_rows import speed_up_few_rows
-from course_lib.hf_config import config_to_hf, read_config, read_ids, read_json
+from course_lib.fast_layer import speed_up
+from course_lib.hf_config import (
+    config_to_hf,
+    quantization_to_hf,
+    read_config,
+    read_ids,
+    read_json,
+    read_quantization,
+)
 from course_lib.hf_tokenizer import read_tokenizer, tokenizer_to_hf
 from course_lib.model import CausalLM
+from course_lib.quantize import is_quantized, stored_bytes
+from course_lib.quantized_files import coded_tensors, load_quantized
 from course_lib.tokenizer import Tokenizer
-from course_lib.weights import check_sizes, load_weights, require_file, write_weights
+from course_lib.weights import CODES, FLOATS, QUANTIZED_FILE, check_sizes, load_weights, require_file, write_weights
 
 MODELS = Path(__file__).parent / "models"
 SHIPPED = ("pocket", "pocket-draft")
 # Files of an old checkpoint that a new one neither replaces nor needs.
-STALE = ("model*.safetensors", "model.safetensors.index.json", "chat_template.jinja", "special_tokens_map.json",
-         "added_tokens.json", "vocab.json", "merges.txt")
+STALE = ("model*.safetensors", "model.safetensors.index.json", QUANTIZED_FILE, "chat_template.jinja",
+         "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt")
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,13 +53,16 @@ class LanguageModel:
     name: str
 
     def __repr__(self) -> str:
-        weight = self.model.embed_tokens.weight
-        size = sum(parameter.numel() for parameter in self.model.parameters())
-        return f"LanguageModel({self.name!r}, {size:,} parameters, {weight.dtype}, {weight.device})"
+        weight = next(self.model.parameters())
+        if is_quantized(self.model):
+            kept = f"{self.model.quantization}, {stored_bytes(self.model):,} bytes"
+        else:
+            kept = f"{sum(parameter.numel() for parameter in self.model.parameters()):,} parameters"
+        return f"LanguageModel({self.name!r}, {kept}, {weight.dtype}, {weight.device})"
 
 
 def load(name_or_path: str | Path | None = None, device: str | torch.device | None = None,
-         dtype: torch.dtype | None = None) -> LanguageModel:
+         dtype: torch.dtype | None = None, *, compile: bool = False) -> LanguageModel:
     """A model ready to generate.
 
     Args:
@@ -57,23 +70,31 @@ def load(name_or_path: str | Path | None = None, device: str | torch.device | No
             or a hub id. None: the environment's COURSE_MODEL, else "pocket".
         device: None: as `course_lib.device()` says.
         dtype: of the weights; None: float32 on the CPU, bfloat16 elsewhere.
+        compile: make the decode step once, for all positions: with a C++ compiler, at the first new token, which then
+            takes about a minute; as a CUDA graph on a GPU.
 
     Raises:
         ValueError: there is no such checkpoint, or it is incomplete or of an unknown kind; the
-            message names the file and the tensor.
+            message names the file and the tensor. `compile` is set and there is no C++ compiler.
     """
     name = str(name_or_path or os.environ.get("COURSE_MODEL") or "pocket")
     folder, device = find_folder(name), choose_device(device)
     dtype = dtype or (torch.float32 if device.type == "cpu" else torch.bfloat16)
     config = read_config(require_file(folder / "config.json"))
+    quantization = read_quantization(read_json(folder / "config.json"))
     tokenizer = read_tokenizer(folder, Path(name).name)
     eos_token_ids = read_eos(folder, tokenizer)
-    check_sizes(config, folder)
+    check_sizes(config, folder, FLOATS + CODES if quantization else FLOATS)
     with torch.device("meta"), NoInitialWeights():  # shapes alone; the file's tensors become the weights
         model = CausalLM(config)
-    load_weights(model, folder, device, dtype)
+    if quantization:
+        load_quantized(model, folder, quantization, device, dtype)
+    else:
+        load_weights(model, folder, device, dtype)
     if device.type == "cpu":
-        speed_up_few_rows(model)
+        speed_up(model)
+    if compile:
+        compile_steps(model)
     return LanguageModel(model.eval(), tokenizer, config, eos_token_ids, name)
 
 
@@ -130,21 +151,21 @@ def read_eos(folder: Path, tokenizer: Tokenizer) -> frozenset[int]:
 
 
 def save(lm: LanguageModel, folder: str | Path, *, dtype: torch.dtype | None = None) -> None:
-    """Write a Hugging Face folder that `load`, `transformers` and vLLM read.
+    """Write a Hugging Face folder that `load`, `transformers` and vLLM read; of a quantized model, only `load`.
 
     The new folder is written beside the old one and takes its place as a whole, so a save that fails or is
     killed leaves the old folder or the new one, never a mixture. Files of other names (a README) stay.
 
     Args:
         lm: in Llama's layout.
-        dtype: of the weights in the file; None: unchanged.
+        dtype: of the weights in the file; None: unchanged. Quantized weights keep theirs.
 
     Raises:
         ValueError: the model cannot be written as a Llama, or `folder` is a file.
     """
     folder = Path(folder).resolve()  # of a link, what it points to
     require(folder.is_dir() or not folder.exists(), "folder", str(folder), "a folder, or a name that nothing has yet")
-    dtype = dtype or lm.model.embed_tokens.weight.dtype
+    dtype = dtype or next(lm.model.parameters()).dtype
     contents = json_files(lm, dtype)
     folder.parent.mkdir(parents=True, exist_ok=True)
     heal(folder)
@@ -153,7 +174,8 @@ def save(lm: LanguageModel, folder: str | Path, *, dtype: torch.dtype | None = N
         shutil.rmtree(leftover, ignore_errors=True)
     try:
         copy_others(folder, half, (*STALE, *contents))
-        write_weights(lm.model, half / "model.safetensors", dtype)
+        file = QUANTIZED_FILE if is_quantized(lm.model) else "model.safetensors"
+        write_weights(lm.model, half / file, dtype, dict(coded_tensors(lm.model)))
         for name, content in contents.items():
             text = json.dumps(content, indent=2, ensure_ascii=False)
             (half / name).write_text(text + "\n", encoding="utf-8")
@@ -173,7 +195,10 @@ def json_files(lm: LanguageModel, dtype: torch.dtype) -> dict[str, dict[str, Any
     ends = {"bos_token_id": lm.tokenizer.special_tokens.get(lm.tokenizer.bos_token),
             "eos_token_id": sorted(lm.eos_token_ids) or None}
     tokenizer_config["model_max_length"] = lm.config.max_position_embeddings
-    return {"config.json": config_to_hf(lm.config, dtype) | ends, "generation_config.json": ends,
+    config = config_to_hf(lm.config, dtype) | ends
+    if is_quantized(lm.model):
+        config["quantization_config"] = quantization_to_hf(lm.model.quantization)
+    return {"config.json": config, "generation_config.json": ends,
             "tokenizer.json": tokenizer, "tokenizer_config.json": tokenizer_config}
 
 

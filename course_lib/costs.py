@@ -91,6 +91,53 @@ def kv_bytes_per_token(config: ModelConfig, bytes_per_element: float = 2) -> flo
     return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * bytes_per_element
 
 
+def latent_kv_bytes_per_token(num_hidden_layers: int, *, kv_lora_rank: int = 512, qk_rope_head_dim: int = 64,
+                              bytes_per_element: float = 2) -> float:
+    """Bytes that one more position adds to the cache of multi-head latent attention (MLA), whatever the heads.
+
+    Instead of keys and values, a layer keeps the vector of `kv_lora_rank` numbers that both are made from, and one
+    key of `qk_rope_head_dim` numbers that carries the position for all heads.
+
+    Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1; the defaults are those of DeepSeek-V2 and V3.
+
+    >>> latent_kv_bytes_per_token(61)  # DeepSeek-V3
+    70272
+    """
+    for name, size in (("num_hidden_layers", num_hidden_layers), ("kv_lora_rank", kv_lora_rank),
+                       ("bytes_per_element", bytes_per_element)):
+        require(size > 0, name, size, "> 0")
+    require(qk_rope_head_dim >= 0, "qk_rope_head_dim", qk_rope_head_dim, ">= 0")
+    return num_hidden_layers * (kv_lora_rank + qk_rope_head_dim) * bytes_per_element
+
+
+def largest_batch(memory_bytes: float, weights_bytes: float, row_bytes: float) -> int:
+    """How many rows fit beside the weights, each with a cache of its own; 0 where the weights fill the memory.
+
+    Args:
+        memory_bytes: of the device, without what activations and the driver need.
+        weights_bytes: of all weights, held once.
+        row_bytes: of one row's cache at its full length, > 0.
+
+    >>> largest_batch(80e9, weight_bytes(LLAMA_3_8B), 8192 * kv_bytes_per_token(LLAMA_3_8B))
+    59
+    """
+    for name, size in (("memory_bytes", memory_bytes), ("weights_bytes", weights_bytes)):
+        require(size >= 0, name, size, ">= 0")
+    require(row_bytes > 0, "row_bytes", row_bytes, "> 0")
+    return int(max(0, memory_bytes - weights_bytes) // row_bytes)
+
+
+def tokens_to_outweigh(weights_bytes: float, bytes_per_token: float) -> int:
+    """Cached positions, of all rows together, from which on the cache takes more memory than the weights.
+
+    >>> tokens_to_outweigh(weight_bytes(LLAMA_3_8B), kv_bytes_per_token(LLAMA_3_8B))  # 15 texts of 8,192 tokens
+    122533
+    """
+    require(weights_bytes >= 0, "weights_bytes", weights_bytes, ">= 0")
+    require(bytes_per_token > 0, "bytes_per_token", bytes_per_token, "> 0")
+    return int(weights_bytes // bytes_per_token) + 1
+
+
 @dataclass(frozen=True)
 class Flops:
     """Floating-point operations of the matrix products for one token, by part."""

@@ -1,4 +1,4 @@
-"""Products of a few rows with a matrix, in the order of factors that is fast on an x86 CPU.
+"""Products of a few rows with a matrix, by the routine that is fast for that many rows on an x86 CPU.
 
 The model is written for no machine in particular. `load` puts this on it from outside; it changes how long a
 product takes, and nothing that is computed.
@@ -7,35 +7,84 @@ product takes, and nothing that is computed.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 # Where W x^T is the faster of the two, in float32. Measured on shapes from 256 x 256 to 4096 x 768.
-MOST_ROWS = 8
+MOST_ROWS = 4
 MOST_NUMBERS = 4096  # in several rows together
+# oneDNN's x W^T. What PyTorch's compiler calls; for want of a public name, it is called so here.
+ONEDNN = torch.ops.mkldnn._linear_pointwise.default if torch.backends.mkldnn.is_available() else None
+
+
+class Packed:
+    """A second copy of a matrix in the order in which oneDNN reads it, for as long as the matrix is the same.
+
+    Args:
+        weight: (N, K), in float32, on the CPU.
+        parts: the parameters whose rows these are.
+    """
+
+    def __init__(self, weight: Tensor, parts: tuple[Tensor, ...]) -> None:
+        self.copied, self.blocks = self.state(parts), torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
+
+    @staticmethod
+    def state(parts: tuple[Tensor, ...]) -> list[tuple[int, int]]:
+        """Where each parameter lies, and how often PyTorch has changed it."""
+        return [(part.data_ptr(), part._version) for part in parts]
+
+    def is_current(self, parts: tuple[Tensor, ...]) -> bool:
+        """Whether the copy is still one of these parameters."""
+        return self.copied == self.state(parts)
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return type(None), ()  # copies and pickles of a model do without
 
 
 class FewRowsLinear(nn.Linear):
-    """An `nn.Linear` that computes W x^T instead of x W^T when `x` has few rows and nothing is to learn.
+    """An `nn.Linear` that chooses among three products by the number of rows, when nothing is to learn.
 
     Decoding reads every weight for one row or a few. For x W^T, MKL then runs on one thread and copies W into
-    another order first; W x^T reads W as it lies. Nothing is kept between calls, so hooks, edits, new weights
-    and moves to another device or type count as they do in an `nn.Linear`.
+    another order first; W x^T reads W as it lies. oneDNN is faster from a handful of rows on. Nothing is kept
+    between calls but what `packed_weights` makes, so hooks, edits, new weights and moves to another device or
+    type count as they do in an `nn.Linear`.
     """
+
+    packed: Packed | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., K) to (..., N)."""
-        if torch.is_grad_enabled() or torch.compiler.is_compiling() or not suits(x, self.weight):
+        weight = self.weight
+        if torch.is_grad_enabled() or not suits(x, weight):
             return super().forward(x)
-        y = weight_first(x.reshape(-1, x.shape[-1]), self.weight).view(*x.shape[:-1], -1)
+        if torch.compiler.is_compiling():
+            return compiled_product(x, weight, self.bias)
+        y = product(x.reshape(-1, x.shape[-1]), weight, (weight,), self.packed).view(*x.shape[:-1], -1)
         return y if self.bias is None else y + self.bias
 
 
 def suits(x: Tensor, weight: Tensor) -> bool:
-    """Whether `weight_first` can multiply these, and is worth it."""
-    K = x.shape[-1]
-    few = K <= x.numel() <= max(K, min(MOST_NUMBERS, MOST_ROWS * K))
-    return (few and x.is_cpu and x.dtype is weight.dtype is torch.float32
-            and weight.is_contiguous() and weight.shape[0] % 2 == 0)
+    """Whether `product` can multiply these."""
+    return (x.is_cpu and x.dtype is weight.dtype is torch.float32 and x.numel() > 0 and weight.is_contiguous()
+            and (ONEDNN is not None or is_few(x, weight)))
+
+
+def is_few(x: Tensor, weight: Tensor) -> bool:
+    """Whether W x^T is the fastest."""
+    K, numbers = x.shape[-1], x.numel()
+    return (numbers == K or numbers <= min(MOST_NUMBERS, MOST_ROWS * K)) and weight.shape[0] % 2 == 0
+
+
+def product(x: Tensor, weight: Tensor, parts: tuple[Tensor, ...], packed: Packed | None) -> Tensor:
+    """x W^T from (R, K) and (N, K), both as `suits` wants them: (R, N).
+
+    Args:
+        parts: the parameters that W consists of.
+        packed: of this W, or None.
+    """
+    if packed is not None and len(x) > 1 and packed.is_current(parts):
+        return ONEDNN(x, packed.blocks, None, "none", [], "")
+    return weight_first(x, weight) if is_few(x, weight) else ONEDNN(x, weight, None, "none", [], "")
 
 
 def weight_first(x: Tensor, weight: Tensor) -> Tensor:
@@ -43,6 +92,14 @@ def weight_first(x: Tensor, weight: Tensor) -> Tensor:
     (R, K), N = x.shape, weight.shape[0]
     halves = torch.bmm(weight.view(2, N // 2, K), x.mT.expand(2, K, R))  # (2, N / 2, R)
     return halves.view(N, R).mT.contiguous()
+
+
+def compiled_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The same in the words that PyTorch's compiler does best: one row as sums, which become a single loop over W."""
+    if x.numel() != x.shape[-1]:
+        return F.linear(x, weight, bias)
+    y = (weight * x.reshape(-1)).sum(-1).view(*x.shape[:-1], -1)
+    return y if bias is None else y + bias
 
 
 def speed_up_few_rows(model: nn.Module) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from course_lib.config import ModelConfig, SamplingParams, require
 from course_lib.detokenize import DecodeStream
-from course_lib.kv_cache import StaticCache
+from course_lib.kv_cache import SlidingWindowCache, StaticCache, cache_for
 from course_lib.sampling import logprobs_of, request_generator, sample, top_candidates
 
 Prompt = str | Sequence[Mapping[str, Any]] | Sequence[int] | Tensor
@@ -49,6 +49,13 @@ class Step:
     top: tuple[tuple[int, float], ...]
     seconds: float
     positions: int
+
+
+class Draft(Protocol):
+    """What lets generation write several tokens a pass; `course_lib.drafts` has three."""
+
+    def decode_steps(self, lm: LanguageModel, prompt_ids: Sequence[int], params: SamplingParams) -> Iterator[Step]:
+        """In place of `decode_steps` below: tokens of the same distribution, until the same end."""
 
 
 class Latency(NamedTuple):
@@ -125,10 +132,34 @@ def as_ids(prompt: Prompt, items: Sequence[Any]) -> list[int]:
 
 
 @torch.inference_mode()
-def next_logits(model: Any, ids: Sequence[int], kv_cache: StaticCache) -> Tensor:
+def next_logits(model: Any, ids: Sequence[int], kv_cache: StaticCache | SlidingWindowCache) -> Tensor:
     """Logits (1, V) of the token after `ids`, which extend the cache."""
     device = kv_cache.keys.device
     return model(torch.tensor([ids], device=device), kv_cache=kv_cache, logits_to_keep=1)[:, -1]
+
+
+def prefill(model: Any, prompt_ids: Sequence[int], kv_cache: StaticCache, *,
+            chunk: int | None = None) -> Iterator[Tensor]:
+    """Read a prompt into the cache a piece at a time, so that other answers' steps can go on in between.
+
+    The cache holds the same keys and values as after one pass, within rounding: a piece sees all pieces before it.
+    Source: Agrawal et al. 2023, SARATHI.
+
+    Args:
+        prompt_ids: at least one.
+        kv_cache: extended by the prompt.
+        chunk: ids in a piece, >= 1; the last one may be shorter. None: all in one.
+
+    Yields:
+        Logits (1, V) after each piece; the last are those of the token that follows the prompt.
+
+    Raises:
+        ValueError: `chunk` is not positive, at the first piece.
+    """
+    chunk = len(prompt_ids) if chunk is None else chunk
+    require(chunk >= 1, "chunk", chunk, "None or >= 1")
+    for start in range(0, len(prompt_ids), chunk):
+        yield next_logits(model, prompt_ids[start : start + chunk], kv_cache)
 
 
 def check_prompt(config: ModelConfig, prompt_ids: Sequence[int]) -> None:
@@ -146,7 +177,7 @@ def check_prompt(config: ModelConfig, prompt_ids: Sequence[int]) -> None:
                          f"must be in [0, {config.vocab_size})")
 
 
-def check_logits(model: Any, logits: Tensor) -> None:
+def check_logits(model: Any, logits: Tensor, name: str = "the model") -> None:
     """Refuse logits that are NaN or infinitely large, and say whether the weights are.
 
     Raises:
@@ -157,7 +188,7 @@ def check_logits(model: Any, logits: Tensor) -> None:
     broken = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
     cause = (f"of its weights, {', '.join(broken[:4])} {'hold' if len(broken) > 1 else 'holds'} NaN or infinity"
              if broken else f"its weights are finite, so that it must have computed beyond {logits.dtype}")
-    raise ValueError(f"the model's logits are not finite: {cause}")
+    raise ValueError(f"{name}'s logits are not finite: {cause}")
 
 
 def end_ids(lm: LanguageModel, params: SamplingParams) -> frozenset[int]:
@@ -172,7 +203,7 @@ def decode_steps(lm: LanguageModel, prompt_ids: Sequence[int], params: SamplingP
         prompt_ids: at least one, and such as `check_prompt` accepts.
     """
     max_tokens = min(params.max_tokens, lm.config.max_position_embeddings - len(prompt_ids))
-    kv_cache = StaticCache.for_model(lm.model, len(prompt_ids) + max_tokens)
+    kv_cache = cache_for(lm.model, len(prompt_ids) + max_tokens)
     generator, ends = request_generator(params.seed), end_ids(lm, params)
     ids, output_ids = prompt_ids, []
     for _ in range(max_tokens):
@@ -211,10 +242,12 @@ class Stream:
     params: SamplingParams
     steps: list[Step] = field(default_factory=list)
     finish_reason: str | None = None
+    draft: Draft | None = None
 
     def __post_init__(self) -> None:
         self._decoder = DecodeStream(self.lm.tokenizer, stop=self.params.stop)
-        self._deltas = self._run()
+        source = decode_steps if self.draft is None else self.draft.decode_steps
+        self._deltas = self._run(source(self.lm, self.prompt_ids, self.params))
 
     def __iter__(self) -> Iterator[str]:
         return self._deltas
@@ -226,9 +259,9 @@ class Stream:
         """Generate no more. A text that was not finished keeps `finish_reason` None."""
         self._deltas.close()
 
-    def _run(self) -> Iterator[str]:
+    def _run(self, steps: Iterator[Step]) -> Iterator[str]:
         ends = end_ids(self.lm, self.params)
-        for step in decode_steps(self.lm, self.prompt_ids, self.params):
+        for step in steps:
             self.steps.append(step)
             if step.token_id in ends:  # not part of the text
                 break
@@ -252,13 +285,16 @@ class Stream:
             finish_reason=self.finish_reason)
 
 
-def stream(lm: LanguageModel, prompt: Prompt, params: SamplingParams | None = None) -> Stream:
+def stream(lm: LanguageModel, prompt: Prompt, params: SamplingParams | None = None, *,
+           draft: Draft | None = None) -> Stream:
     """Generate from `prompt`, a piece of text at a time.
 
     Args:
         lm: as `load()` returns it.
         prompt: raw text, chat messages, or token ids, in a list or a tensor (T,).
         params: how to sample and when to stop; the defaults of `SamplingParams` if None.
+        draft: guesses tokens, of which the model checks several in one pass (`course_lib.drafts`). At
+            temperature 0 the ids stay the same; else they have the same distribution, but a seed draws others.
 
     Returns:
         A `Stream`; its pieces joined are its `output.text`. No piece ends inside a character or holds
@@ -266,16 +302,17 @@ def stream(lm: LanguageModel, prompt: Prompt, params: SamplingParams | None = No
 
     Raises:
         ValueError: the prompt is empty or of another kind, leaves no room in the context, or holds an unknown
-            id. While it runs: the model's logits are not finite.
+            id, or the draft has another vocabulary. While it runs: the model's logits are not finite.
     """
     prompt_ids = encode_prompt(lm.tokenizer, prompt)
     check_prompt(lm.config, prompt_ids)
-    return Stream(lm, prompt_ids, params or SamplingParams())
+    return Stream(lm, prompt_ids, params or SamplingParams(), draft=draft)
 
 
-def generate(lm: LanguageModel, prompt: Prompt, params: SamplingParams | None = None) -> CompletionOutput:
+def generate(lm: LanguageModel, prompt: Prompt, params: SamplingParams | None = None, *,
+             draft: Draft | None = None) -> CompletionOutput:
     """Generate from `prompt` to the end; the arguments are those of `stream`."""
-    running = stream(lm, prompt, params)
+    running = stream(lm, prompt, params, draft=draft)
     for _ in running:
         pass
     return running.output

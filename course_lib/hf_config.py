@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from course_lib.config import ModelConfig, RopeScaling, is_int, require
+from course_lib.quantize import Quantization
 
 # What a configuration means where it is silent, by `model_type`; each family has its own defaults.
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -60,6 +62,7 @@ HARMLESS_IN = {"gpt2": "n_ctx n_special predict_special_tokens summary_type summ
                        "summary_proj_to_labels summary_first_dropout"}
 # Keys with one value that asks for nothing; of all others those values are null, false and empty ones.
 USUAL = {"is_causal": True, "scale_attn_weights": True}
+QUANT_METHOD = "course_lib"  # of which `transformers` only warns: see QUANTIZED_FILE in weights.py
 GPT2_ALIASES = {"hidden_size": "n_embd", "max_position_embeddings": "n_positions",
                 "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"}
 ROPE_KEYS = ("rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", "low_freq_factor",
@@ -120,8 +123,7 @@ def check_keys(hf: Mapping[str, Any], family: str) -> None:
     Raises:
         ValueError: a key is on no list, and its value is neither null, false nor the usual one.
     """
-    require(not hf.get("quantization_config"), "quantization_config", hf.get("quantization_config"),
-            "absent: quantized checkpoints are not read")
+    read_quantization(hf)
     aliases = GPT2_ALIASES if family == "gpt2" else {}
     known = {*READ_BY[family].split(), *HARMLESS, *HARMLESS_IN.get(family, "").split(), *aliases}
     for key in hf.keys() - known:
@@ -131,6 +133,29 @@ def check_keys(hf: Mapping[str, Any], family: str) -> None:
     for alias, name in aliases.items():
         require(alias not in hf or same(hf[alias], hf.get(name, DEFAULTS[family].get(name))), alias, hf.get(alias),
                 f"absent in a gpt2, or what {name} is")
+
+
+def read_quantization(hf: Mapping[str, Any]) -> Quantization | None:
+    """How the weights of a checkpoint lie in few bits; None: they are plain numbers.
+
+    Raises:
+        ValueError: another library quantized them, or a setting is missing, unknown or out of range.
+    """
+    found = hf.get("quantization_config")
+    if not found:
+        return None
+    method = found.get("quant_method") if isinstance(found, Mapping) else None
+    require(method == QUANT_METHOD, "quantization_config", found,
+            f"absent, or with quant_method {QUANT_METHOD!r}: other quantized checkpoints are not read")
+    settings = {key: value for key, value in found.items() if key != "quant_method"}
+    names = [field.name for field in fields(Quantization)]
+    require(settings.keys() == set(names), "quantization_config", found, f"an object with {', '.join(names)}")
+    return Quantization(**settings)
+
+
+def quantization_to_hf(quantization: Quantization) -> dict[str, Any]:
+    """The `quantization_config` of a config.json."""
+    return {"quant_method": QUANT_METHOD, **asdict(quantization)}
 
 
 def same(a: Any, b: Any) -> bool:

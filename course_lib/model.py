@@ -16,13 +16,17 @@ from course_lib.layers import MLP, apply_rope, causal_mask, make_norm, rope_tabl
 
 
 class KVCache(Protocol):
-    """What attention asks of a cache; `course_lib.kv_cache` holds several."""
+    """What attention asks of a cache; `course_lib.kv_cache` holds several.
+
+    One whose `update` returns other keys than positions 0 to S - 1 in order also has a method `mask`, which stands in
+    for the model's: `mask(T, attention_mask)`, called before the first `update` of a pass.
+    """
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int) -> tuple[Tensor, Tensor]:
         """Append (B, Hkv, T, Dh) of new positions; return all of them so far, (B, Hkv, S, Dh)."""
 
     def get_seq_length(self) -> int:
-        """Positions held."""
+        """Positions seen: the next one has this number."""
 
 
 class Attention(nn.Module):
@@ -143,7 +147,8 @@ class CausalLM(nn.Module):
             if S > len(self.rope_cos):
                 self.extend_rope(S)
             rope = self.rope(positions, x.dtype)
-        mask = self.mask(T, S, attention_mask)
+        own_mask = getattr(kv_cache, "mask", None)
+        mask = own_mask(T, attention_mask) if own_mask else self.mask(T, S, attention_mask)
         for layer in self.layers:
             x = layer(x, rope, mask, kv_cache)
         return self.lm_head(self.norm(x[:, -logits_to_keep:]))  # (B, T or logits_to_keep, V)

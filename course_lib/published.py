@@ -6,10 +6,10 @@ scales its embeddings and adds 1 to its norms' weights, that does not mean that 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from course_lib.config import ModelConfig, RopeScaling
-from course_lib.costs import GPT2, LLAMA_3_8B, LLAMA_3_70B
+from course_lib.costs import GPT2, LLAMA_3_8B, LLAMA_3_70B, latent_kv_bytes_per_token
 
 LLAMA_2_7B = ModelConfig(vocab_size=32_000, hidden_size=4096, intermediate_size=11_008, num_hidden_layers=32,
                          num_attention_heads=32, max_position_embeddings=4096, tie_word_embeddings=False)
@@ -78,4 +78,48 @@ PARAMETERS: dict[str, int] = {
     "Llama-3-8B": 8_030_261_248, "Llama-3-70B": 70_553_706_496, "Llama-3.1-405B": 405_853_388_800,
     "Llama-3.2-1B": 1_235_814_400, "Mistral-7B": 7_241_732_096, "Qwen2-0.5B": 494_032_768,
     "Qwen3-0.6B": 596_049_920, "Qwen3-8B": 8_190_735_360, "Gemma-2B": 2_506_172_416, "SmolLM2-135M": 134_515_008,
+}
+
+
+@dataclass(frozen=True)
+class LatentShape:
+    """What the cache of a model with multi-head latent attention needs, in the names of its config.json.
+
+    Attributes:
+        num_attention_heads: of the queries; the cache does not depend on it.
+        qk_nope_head_dim, v_head_dim: numbers of a head's key and value that are made from the latent vector.
+        parameters: of all experts together, as the page of the checkpoint states them, rounded.
+    """
+
+    num_hidden_layers: int
+    num_attention_heads: int
+    kv_lora_rank: int
+    qk_rope_head_dim: int
+    qk_nope_head_dim: int
+    v_head_dim: int
+    parameters: int
+    source: str
+
+    def kv_bytes_per_token(self, bytes_per_element: float = 2) -> float:
+        """Bytes that one more position adds to the cache."""
+        return latent_kv_bytes_per_token(self.num_hidden_layers, kv_lora_rank=self.kv_lora_rank,
+                                         qk_rope_head_dim=self.qk_rope_head_dim, bytes_per_element=bytes_per_element)
+
+    def uncompressed_bytes_per_token(self, bytes_per_element: float = 2) -> float:
+        """The same if the keys and values of every head were kept instead.
+
+        >>> LATENT["DeepSeek-V3"].uncompressed_bytes_per_token() / LATENT["DeepSeek-V3"].kv_bytes_per_token()
+        71.11111111111111
+        """
+        numbers = self.qk_nope_head_dim + self.qk_rope_head_dim + self.v_head_dim
+        return self.num_hidden_layers * self.num_attention_heads * numbers * bytes_per_element
+
+
+LATENT: dict[str, LatentShape] = {
+    "DeepSeek-V2": LatentShape(num_hidden_layers=60, num_attention_heads=128, kv_lora_rank=512, qk_rope_head_dim=64,
+                               qk_nope_head_dim=128, v_head_dim=128, parameters=236_000_000_000,
+                               source="deepseek-ai/DeepSeek-V2"),
+    "DeepSeek-V3": LatentShape(num_hidden_layers=61, num_attention_heads=128, kv_lora_rank=512, qk_rope_head_dim=64,
+                               qk_nope_head_dim=128, v_head_dim=128, parameters=671_000_000_000,
+                               source="deepseek-ai/DeepSeek-V3"),
 }

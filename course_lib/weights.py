@@ -5,7 +5,7 @@ Weights are read from safetensors only: a pickle can run code when it is opened.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,12 @@ GPT2_NAMES = {"wte": "embed_tokens", "wpe": "embed_positions", "h": "layers", "l
               "c_fc": "up_proj"}
 COMPUTED = regex.compile(r"\.(rotary_emb\.inv_freq|attn\.bias|attn\.masked_bias)$")
 FLOATS = ("F64", "F32", "F16", "BF16")
+CODES = ("I8", "U8")  # in the files of quantized models
+# Of another name than model.safetensors, which `transformers` would read as if codes were weights.
+QUANTIZED_FILE = "quantized.safetensors"
 
 
-def check_sizes(config: ModelConfig, folder: Path) -> None:
+def check_sizes(config: ModelConfig, folder: Path, dtypes: Collection[str] = FLOATS) -> None:
     """Refuse a configuration that the tensors of a folder cannot have, before a model of its size is built.
 
     Only the files' headers are read. Each size of a matrix is the length of some tensor's side, and each
@@ -37,7 +40,7 @@ def check_sizes(config: ModelConfig, folder: Path) -> None:
     Raises:
         ValueError: a size is larger than that, or a file cannot be read.
     """
-    shapes = [shape for file in weight_files(folder) for shape in header(file).values()]
+    shapes = [shape for file in weight_files(folder) for shape in header(file, dtypes).values()]
     longest = max((side for shape in shapes for side in shape), default=0)
     for name in ("vocab_size", "hidden_size", "intermediate_size", "head_dim", "num_attention_heads"):
         require(getattr(config, name) <= longest, name, getattr(config, name),
@@ -49,12 +52,12 @@ def check_sizes(config: ModelConfig, folder: Path) -> None:
             f"at most {len(shapes)}, the number of tensors in {folder}")
 
 
-def header(file: Path) -> dict[str, list[int]]:
-    """The shape of every tensor in a safetensors file."""
+def header(file: Path, dtypes: Collection[str] = FLOATS) -> dict[str, list[int]]:
+    """The shape of every tensor in a safetensors file; one of another type is refused."""
     with opened(file) as tensors:
         slices = {name: tensors.get_slice(name) for name in tensors.keys()}
         for name, part in slices.items():
-            require(part.get_dtype() in FLOATS, f"{file}: dtype of {name}", part.get_dtype(), f"one of {FLOATS}")
+            require(part.get_dtype() in dtypes, f"{file}: dtype of {name}", part.get_dtype(), f"one of {dtypes}")
         return {name: part.get_shape() for name, part in slices.items()}
 
 
@@ -72,15 +75,19 @@ def opened(file: Path) -> Iterator[Any]:
         raise ValueError(f"{file} cannot be read: {error.strerror or error}") from error
 
 
-def load_weights(model: CausalLM, folder: Path, device: torch.device, dtype: torch.dtype) -> None:
-    """Give a model that lies on the meta device the weights of a folder, one tensor at a time.
+def load_weights(model: CausalLM, folder: Path, device: torch.device, dtype: torch.dtype,
+                 tensors: Iterable[tuple[Path, str, Tensor]] | None = None) -> None:
+    """Give the parameters of a model, which may lie on the meta device, the weights of a folder, one at a time.
+
+    Args:
+        tensors: with their files and names; None: all those of the folder.
 
     Raises:
         ValueError: a file cannot be read, or a tensor is missing, unknown, there twice or of another shape.
     """
-    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    shapes = {name: tensor.shape for name, tensor in model.named_parameters(remove_duplicate=False)}
     weights: dict[str, Tensor] = {}
-    for file, name, tensor in read_tensors(folder):
+    for file, name, tensor in read_tensors(folder) if tensors is None else tensors:
         for ours, value in rename(name, tensor, model.config).items():
             if ours not in shapes:
                 raise ValueError(f"{file}: unexpected tensor {name}")
@@ -94,29 +101,31 @@ def load_weights(model: CausalLM, folder: Path, device: torch.device, dtype: tor
         head = weights.pop("lm_head.weight", None)
         if head is not None and not weights.setdefault("embed_tokens.weight", head).equal(head):
             raise ValueError(f"{folder}: lm_head.weight is not embed_tokens.weight, but the config ties them")
-        del shapes["lm_head.weight"]
+        shapes.pop("lm_head.weight", None)
     if missing := sorted(shapes.keys() - weights.keys()):
         raise ValueError(f"{folder}: {len(missing)} missing tensors: {', '.join(missing[:8])}")
     model.load_state_dict(weights, strict=False, assign=True)
     model.derive_state()
 
 
-def read_tensors(folder: Path) -> Iterator[tuple[Path, str, Tensor]]:
+def read_tensors(folder: Path, dtypes: Collection[str] = FLOATS) -> Iterator[tuple[Path, str, Tensor]]:
     """Every tensor of a folder's safetensors files, with its file and name."""
     for file in weight_files(folder):
-        header(file)  # refuses what is no floating-point number
+        header(file, dtypes)  # refuses what is no floating-point number, or here no code
         with opened(file) as tensors:
             for name in tensors.keys():
                 yield file, name, tensors.get_tensor(name)
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """model.safetensors, or the files that its index names.
+    """model.safetensors, or the files that its index names; of a quantized model, its one file.
 
     Raises:
         ValueError: one of them is missing, or there are only pickles.
     """
     single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if not single.is_file() and (folder / QUANTIZED_FILE).is_file():
+        return [folder / QUANTIZED_FILE]
     if single.is_file() or not index.is_file():
         pickled = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in folder.glob(pattern))
         if not single.is_file() and pickled:
@@ -157,8 +166,13 @@ def rename_gpt2(name: str, tensor: Tensor) -> dict[str, Tensor]:
     return {".".join([*ours[:-1], part, leaf]): third for part, third in thirds}
 
 
-def write_weights(model: CausalLM, path: Path, dtype: torch.dtype) -> None:
-    """One safetensors file under Hugging Face's names; a tied head is written once, as the embedding."""
-    tensors = {name if name.startswith("lm_head.") else f"model.{name}": parameter.detach().to("cpu", dtype)
-               for name, parameter in model.named_parameters()}
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, {"format": "pt"})
+def write_weights(model: CausalLM, path: Path, dtype: torch.dtype, coded: Mapping[str, Tensor] | None = None) -> None:
+    """One safetensors file under Hugging Face's names; a tied head is written once, as the embedding.
+
+    Args:
+        coded: further tensors by our names, written in the type that they have.
+    """
+    tensors = {name: parameter.detach().to("cpu", dtype) for name, parameter in model.named_parameters()}
+    tensors |= {name: tensor.cpu() for name, tensor in (coded or {}).items()}
+    save_file({name if name.startswith("lm_head.") else f"model.{name}": tensor.contiguous()
+               for name, tensor in tensors.items()}, path, {"format": "pt"})

@@ -26,7 +26,7 @@ from course_lib.checkpoint import (
 )
 from course_lib.config import ModelConfig, RopeScaling
 from course_lib.device import available_devices, device
-from course_lib.few_rows import speed_up_few_rows
+from course_lib.fast_layer import speed_up
 from course_lib.hf_config import config_from_hf, config_to_hf
 from course_lib.layers import rope_tables
 from course_lib.model import CausalLM
@@ -50,7 +50,7 @@ def make_lm(**changes):
         for parameter in model.parameters():
             parameter.mul_(8) if parameter.dim() == 2 else parameter.add_(0.3)
     eos = frozenset(specials[tag] for tag in ("<|im_end|>", "<|endoftext|>"))
-    speed_up_few_rows(model)  # as `load` does
+    speed_up(model)  # as `load` does
     return LanguageModel(model.eval(), tokenizer, config, eos, "mine")
 
 

@@ -13,13 +13,16 @@ from course_lib.costs import (
     decode_bytes,
     flops_per_token,
     kv_bytes_per_token,
+    largest_batch,
+    latent_kv_bytes_per_token,
     parameter_count,
     prefill_flops,
     price,
     step_seconds,
+    tokens_to_outweigh,
     weight_bytes,
 )
-from course_lib.kv_cache import DynamicCache, StaticCache
+from course_lib.kv_cache import DynamicCache, SlidingWindowCache, StaticCache
 from course_lib.model import CausalLM
 
 BASE = {"vocab_size": 37, "hidden_size": 20, "intermediate_size": 28, "num_hidden_layers": 3,
@@ -112,6 +115,31 @@ def test_bytes_of_a_decode_step():
     assert decode_bytes(CONFIGS["window"], 9) == decode_bytes(tied, 4)
 
 
+@EVERY
+def test_a_ring_has_the_bytes_of_its_window(config):
+    window = min(3, config.sliding_window or 3)
+    ring = SlidingWindowCache(config, window, sink=2, batch_size=2)
+    assert ring.nbytes == 2 * (window + 2) * kv_bytes_per_token(config, 4)
+
+
+def test_the_largest_batch_is_the_last_that_fits():
+    for memory, weights, row in [(100, 40, 7), (100, 40, 60), (100, 40, 61), (100, 100, 1), (10, 40, 7), (1e9, 0, 3.5)]:
+        rows = largest_batch(memory, weights, row)
+        assert rows >= 0 and (weights + rows * row <= memory or rows == 0)
+        assert weights + (rows + 1) * row > memory and isinstance(rows, int)
+
+
+def test_one_token_less_does_not_outweigh():
+    for weights, each in [(100, 7), (100, 10), (16e9, 131072), (0, 3)]:
+        tokens = tokens_to_outweigh(weights, each)
+        assert tokens * each > weights >= (tokens - 1) * each
+
+
+def test_the_latent_of_mla_is_made_of_two_vectors():
+    assert latent_kv_bytes_per_token(60) == 60 * 576 * 2
+    assert latent_kv_bytes_per_token(3, kv_lora_rank=8, qk_rope_head_dim=2, bytes_per_element=1) == 30
+
+
 def test_the_slower_of_computing_and_reading_counts():
     assert step_seconds(6, 1, flops_per_s=2, bytes_per_s=1) == 3
     assert step_seconds(6, 8, flops_per_s=2, bytes_per_s=1) == 8
@@ -129,6 +157,12 @@ def test_price_is_linear_in_both_kinds_of_tokens():
     (lambda: flops_per_token(LLAMA_3_8B, 0), "context = 0"),
     (lambda: prefill_flops(LLAMA_3_8B, 0), "tokens = 0"),
     (lambda: decode_bytes(LLAMA_3_8B, 9, batch_size=0), "batch_size = 0"),
+    (lambda: latent_kv_bytes_per_token(0), "num_hidden_layers = 0"),
+    (lambda: latent_kv_bytes_per_token(1, kv_lora_rank=0), "kv_lora_rank = 0"),
+    (lambda: latent_kv_bytes_per_token(1, qk_rope_head_dim=-1), "qk_rope_head_dim = -1"),
+    (lambda: largest_batch(-1, 1, 1), "memory_bytes = -1"),
+    (lambda: largest_batch(1, 1, 0), "row_bytes = 0"),
+    (lambda: tokens_to_outweigh(1, 0), "bytes_per_token = 0"),
     (lambda: price(-1, 0, per_million_in=1, per_million_out=1), "tokens_in = -1"),
 ])
 def test_numbers_out_of_range_are_refused(call, message):

@@ -10,11 +10,12 @@ import torch
 from display.diagrams.well_drawn import SVG, check
 from drawings import DRAWINGS, markdown, write_drawings
 
-from course_lib import SamplingParams, load, stream
+from course_lib import DraftModel, SamplingParams, load, stream
 from course_lib.analysis.heads import attention_share, lines_said_twice, previous_token
 from course_lib.analysis.trace import trace
 from course_lib.classroom.course_map import CHAPTERS, notebooks_folder
 from course_lib.display.diagrams import pocket
+from course_lib.speculative import passes
 from course_lib.training.corpus import END_OF_TEXT, people
 from course_lib.training.guidance import COPY, GUIDED_HEADS
 
@@ -112,6 +113,16 @@ def test_the_answer_is_the_greedy_one(lm):
     made = [lm.tokenizer.decode([step.token_id]) for step in running.steps]
     assert len(made) == pocket.STEPS and made[:len(pocket.ANSWER)] == pocket.ANSWER
     assert made[-2] == pocket.LAST_WORD and made[-1] == END_OF_TEXT
+
+
+def test_what_is_drafted_is_what_pocket_draft_proposes(lm):
+    running = stream(lm, [{"role": "user", "content": pocket.QUESTION}], SamplingParams(temperature=0),
+                     draft=DraftModel(load("pocket-draft", device="cpu", dtype=torch.float32), 4))
+    list(running)
+    decode = lm.tokenizer.decode
+    made = [([decode([x]) for x in one.proposal], one.accepted, decode([one.tokens[-1]]))
+            for one in passes(running.steps)]
+    assert made[: len(pocket.DRAFTED)] == pocket.DRAFTED
 
 
 def test_vectors_are_those_of_the_run(lm, seen):

@@ -11,7 +11,7 @@ from torch.nn.utils import parametrizations, prune
 
 from course_lib import few_rows
 from course_lib.config import ModelConfig
-from course_lib.few_rows import FewRowsLinear, speed_up_few_rows, suits, weight_first
+from course_lib.few_rows import FewRowsLinear, Packed, is_few, product, speed_up_few_rows, suits, weight_first
 from course_lib.kv_cache import DynamicCache
 from course_lib.layers import MLP
 from course_lib.model import Attention, CausalLM
@@ -82,16 +82,49 @@ def test_a_map_is_a_linear_map_for_an_input_of_any_shape(shape, N, bias):
     torch.testing.assert_close(part(x), expected, rtol=0, atol=1e-6)
 
 
-def test_few_rows_are_one_of_any_width_or_eight_of_up_to_512():
+def test_few_rows_are_one_of_any_width_or_four_of_up_to_1024():
+    def fits(R, K, N=4):
+        return is_few(torch.zeros(R, K), torch.zeros(N, K))
+
+    assert fits(1, 3) and fits(1, 11_008) and fits(4, 1024) and fits(2, 2048)
+    assert not fits(5, 3) and not fits(4, 1025) and not fits(2, 3072)
+    assert not fits(1, 4, N=3), "an odd number of rows has no halves"
+
+
+def test_what_neither_product_can_multiply_is_left_to_pytorch(monkeypatch):
     def fits(R, K, N=4, dtype=torch.float32):
         return suits(torch.zeros(R, K, dtype=dtype), torch.zeros(N, K, dtype=dtype))
 
-    assert fits(1, 3) and fits(1, 11_008) and fits(8, 512) and fits(5, 768)
-    assert not fits(0, 3) and not fits(9, 3) and not fits(8, 513) and not fits(2, 3072)
-    assert not fits(1, 4, N=3), "an odd number of rows has no halves"
+    assert fits(1, 3) and fits(1, 3, N=5) and fits(300, 3072)
+    assert not fits(0, 3)
     assert not fits(1, 4, dtype=torch.bfloat16), "slower there"
     assert not suits(torch.zeros(1, 4), torch.zeros(4, 6).t()), "a matrix that lies column by column"
     assert not suits(torch.zeros(1, 4, device="meta"), torch.zeros(6, 4, device="meta"))
+    monkeypatch.setattr(few_rows, "ONEDNN", None)
+    assert fits(4, 3) and not fits(5, 3) and not fits(1, 3, N=5)
+
+
+@pytest.mark.parametrize("N, K", [(6, 4), (5, 3), (384, 256), (256, 640)])
+@pytest.mark.parametrize("R", [1, 2, 5, 16, 70])
+def test_each_product_is_that_of_float64(N, K, R):
+    generator = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(size, K, generator=generator) for size in (R, N))
+    exact = x.double() @ weight.double().T
+    for packed in (None, Packed(weight, (weight,))):
+        result = product(x, weight, (weight,), packed)
+        assert result.shape == (R, N) and result.is_contiguous()
+        torch.testing.assert_close(result.double(), exact, rtol=0, atol=1e-5 * K**0.5)
+
+
+def test_a_copy_counts_until_its_matrix_changes():
+    weight = torch.ones(4, 3)
+    packed = Packed(weight, (weight,))
+    assert packed.is_current((weight,))
+    other = torch.ones(4, 3)
+    assert not packed.is_current((other,))
+    weight.mul_(2)
+    assert not packed.is_current((weight,))
+    torch.testing.assert_close(product(torch.ones(2, 3), weight, (weight,), packed), torch.full((2, 4), 6.0))
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -124,7 +157,7 @@ def test_few_rows_take_the_other_product_and_many_do_not(products):
     fast, _ = fast_and_plain()
     fast(torch.arange(9)[None])
     assert products == []
-    for rows, ids in ((1, torch.tensor([[5]])), (6, torch.arange(6).view(2, 3))):
+    for rows, ids in ((1, torch.tensor([[5]])), (4, torch.arange(4).view(2, 2))):
         fast(ids)
         assert len(products) == len(PARTS) and {x[0] for x, _ in products} == {rows}
         products.clear()
@@ -279,15 +312,16 @@ def test_training_is_left_alone(products):
 
 
 @torch.no_grad()
-def test_a_compiler_sees_linear_maps(products):
+def test_a_compiler_sees_sums_for_one_row_and_linear_maps_for_more(products):
     fast, plain = fast_and_plain()
     operators = []
 
     def read(graph, inputs):
-        operators.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+        operators.extend(str(node.target) for node in graph.graph.nodes if node.op in ("call_function", "call_method"))
         return graph.forward
 
-    ids = torch.tensor([[5]])
-    compiled = torch.compile(fast, backend=read)
-    torch.testing.assert_close(compiled(ids), plain(ids), rtol=0, atol=1e-4)
-    assert sum("linear" in name for name in operators) == len(PARTS) and products == []
+    for ids, operator in ((torch.tensor([[5]]), "sum"), (torch.tensor([[5, 6]]), "linear")):
+        operators.clear()
+        torch.compiler.reset()
+        torch.testing.assert_close(torch.compile(fast, backend=read)(ids), plain(ids), rtol=0, atol=1e-4)
+        assert sum(operator in name for name in operators) == len(PARTS) and products == []

@@ -8,10 +8,20 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from tiny_lm import scrambled_lm
 from torch import nn
 
 from course_lib.config import ModelConfig, SamplingParams
-from course_lib.generate import CompletionOutput, decode_steps, encode_prompt, generate, stream
+from course_lib.generate import (
+    CompletionOutput,
+    decode_steps,
+    encode_prompt,
+    generate,
+    next_logits,
+    prefill,
+    stream,
+)
+from course_lib.kv_cache import StaticCache
 from course_lib.model import CausalLM
 from course_lib.sampling import request_generator, sample
 from course_lib.tokenizer import Tokenizer
@@ -395,3 +405,23 @@ def test_a_padded_vocabulary_streams_to_its_end():
     text = "".join(running)
     assert max(running.output.token_ids) > 256 and len(running.steps) == 30
     assert text == running.output.text == few.decode(running.output.token_ids)
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 3, 5, 9, 40])
+def test_a_prompt_read_in_chunks_fills_the_cache_as_one_pass_does(chunk):
+    lm, ids = scrambled_lm(), list(range(9))
+    whole, cut = (StaticCache.for_model(lm.model, 9) for _ in range(2))
+    expected = next_logits(lm.model, ids, whole)
+    logits, seen = None, []
+    for logits in prefill(lm.model, ids, cut, chunk=chunk):  # noqa: B007, the last is looked at below
+        seen.append(cut.get_seq_length())
+    size = chunk or 9
+    assert seen == [*range(size, 9, size), 9]
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-4)
+    torch.testing.assert_close(cut.keys, whole.keys, rtol=0, atol=1e-4)
+
+
+def test_a_chunk_of_nothing_is_refused():
+    lm = scrambled_lm()
+    with pytest.raises(ValueError, match="chunk = 0"):
+        next(prefill(lm.model, [1, 2], StaticCache.for_model(lm.model, 2), chunk=0))

@@ -1,12 +1,16 @@
 """A cache changes the cost and never the logits, however the text is cut into calls."""
 
-from itertools import chain, combinations
+from dataclasses import replace
+from itertools import chain, combinations, product
 
 import pytest
 import torch
+from tiny_lm import scrambled_lm
 
-from course_lib.config import ModelConfig
-from course_lib.kv_cache import DynamicCache, StaticCache
+from course_lib.config import ModelConfig, SamplingParams
+from course_lib.generate import generate
+from course_lib.kv_cache import DynamicCache, SlidingWindowCache, StaticCache, cache_for
+from course_lib.layers import causal_mask
 from course_lib.model import CausalLM
 
 N = 12
@@ -193,3 +197,230 @@ def test_bytes_count_key_value_heads_and_head_dim(Hkv, Dh, dtype, size):
     with torch.no_grad():
         CausalLM(config).to(dtype)(torch.zeros(2, 11, dtype=torch.long), kv_cache=dynamic)
     assert dynamic.nbytes == static.nbytes
+
+
+# --- the ring: the window's positions and no more ---------------------------------------------------
+
+WINDOW = 4
+LOOKS_BACK = {"llama": {"num_key_value_heads": 3}, "grouped by three": {"num_key_value_heads": 2, "qk_norm": True},
+              "gpt2": FAMILIES["gpt2"]}
+
+
+class SeenMask(CausalLM):
+    """Computes everything afresh under a mask of the test's own, which knows no cache."""
+
+    def __init__(self, model, window, sink):
+        torch.nn.Module.__init__(self)
+        self.__dict__.update(model.__dict__)
+        self.window, self.sink = window, sink
+
+    def mask(self, T, S, attention_mask):
+        rows = [[key <= query and (query - key < self.window or key < self.sink) for key in range(S)]
+                for query in range(S - T, S)]
+        seen = torch.tensor(rows)
+        return seen if attention_mask is None else seen & attention_mask[:, None, None, :].bool()
+
+
+def ring_for(model, window=WINDOW, sink=0, batch_size=2):
+    weight = next(model.parameters())
+    return SlidingWindowCache(model.config, window, sink=sink, batch_size=batch_size, dtype=weight.dtype)
+
+
+@pytest.mark.parametrize("sink", [0, 2])
+@pytest.mark.parametrize("family", LOOKS_BACK)
+def test_a_ring_gives_the_logits_of_a_model_that_looks_back_less_far(family, sink, ids):
+    """All 67 splits, all rows: chunks shorter and longer than the window, and single tokens three windows far."""
+    model = make_model(family, torch.float64)
+    expected = SeenMask(model, WINDOW, sink)(ids)
+    assert (expected - model(ids)).abs().max() > 1e-3, "otherwise the window would not show"
+    for sizes in short_splits(N):
+        cache = ring_for(model, sink=sink)
+        logits = torch.cat([model(chunk, kv_cache=cache) for chunk in ids.split(sizes, dim=1)], dim=1)
+        assert (logits - expected).abs().max() <= 1e-10, sizes
+        assert cache.get_seq_length() == N
+
+
+@pytest.mark.parametrize("window, sink", [(1, 0), (1, 1), (2, 0), (3, 2), (5, 1), (N, 0), (N + 8, 0), (2, 3)])
+def test_every_window_and_sink(window, sink, ids):
+    model = make_model("llama", torch.float64)
+    expected = SeenMask(model, window, sink)(ids)
+    for sizes in [[1] * N, [N], [window % N or 1, N - (window % N or 1)], [3, 1, 1, 7], [1, 6, 1, 4]]:
+        cache = ring_for(model, window, sink)
+        logits = torch.cat([model(chunk, kv_cache=cache) for chunk in ids.split(sizes, dim=1)], dim=1)
+        assert (logits - expected).abs().max() <= 1e-10, sizes
+
+
+def test_a_model_with_a_window_gets_the_ring_and_its_own_logits(ids):
+    """Against the model's own mask, for all 2 ** 11 splits; the cache cannot be cropped, so it is copied."""
+    model = make_model("window", torch.float64)
+    expected, complete = model(ids), 0
+    todo = [(0, end, cache_for(model, N, batch_size=2)) for end in range(1, N + 1)]
+    while todo:
+        start, end, cache = todo.pop()
+        logits = model(ids[:, start:end], kv_cache=cache)
+        assert (logits - expected[:, start:end]).abs().max() <= 1e-10, (start, end)
+        todo += [(end, later, copy_of(cache)) for later in range(end + 1, N + 1)]
+        complete += end == N
+    assert complete == 2**11
+
+
+def copy_of(cache):
+    """The same positions in memory of their own."""
+    copy = SlidingWindowCache.__new__(SlidingWindowCache)
+    copy.__dict__.update(cache.__dict__)
+    copy.keys, copy.values, copy.lengths = cache.keys.clone(), cache.values.clone(), list(cache.lengths)
+    copy.layers = list(zip(copy.keys.unbind(), copy.values.unbind()))
+    return copy
+
+
+@pytest.mark.parametrize("window", [1, 3, 7])
+def test_a_window_counts_the_position_itself(window):
+    """Row sums are min(i + 1, window), in the mask of the layers and in that of the ring."""
+    mask = causal_mask(9, 9, window=window)
+    assert mask.sum(1).tolist() == [min(i + 1, window) for i in range(9)]
+    cache = ring_for(make_model("llama", torch.float64), window)
+    assert cache.mask(9).equal(mask)
+
+
+@pytest.mark.parametrize("sink", [0, 2])
+def test_the_ring_knows_which_positions_its_keys_have(sink):
+    """Keys that are their own position: what `update` returns is what `key_positions` announced."""
+    cache = SlidingWindowCache(make_model("llama", torch.float32).config, WINDOW, sink=sink)
+    for T in (1, 1, 3, 1, 5, 1, 2, 1, 1):
+        past = cache.get_seq_length()
+        new = torch.arange(past, past + T).float().view(1, 1, T, 1).expand(1, 3, T, 4)
+        announced = cache.key_positions(T)
+        for layer in range(2):
+            keys, values = cache.update(new, -new, layer)
+            assert keys[0, 0, :, 0].equal(announced.float()) and values.equal(-keys)
+        seen = set(range(min(sink, past + T))) | set(range(max(0, past + T - WINDOW), past + T))
+        assert seen <= set(announced.tolist()) and (T > 1 or len(announced) == len(seen))
+
+
+def test_the_ring_stays_as_large_as_it_is_and_one_step_copies_nothing(ids):
+    model = make_model("window", torch.float64)
+    cache = cache_for(model, 32, batch_size=2)
+    assert cache.nbytes == 2 * 2 * 2 * 3 * WINDOW * 4 * 8
+    before, seen = (cache.keys.data_ptr(), cache.nbytes), []
+    for position in range(3 * WINDOW):
+        model(ids[:, [position % N]], kv_cache=cache)
+        keys, _ = cache.layers[1]
+        seen.append(cache.key_positions(1).tolist())
+        assert (cache.keys.data_ptr(), cache.nbytes) == before and keys.shape[2] == WINDOW
+    assert seen[:4] == [[0, 1], [0, 1, 2], [0, 1, 2, 3], [4, 1, 2, 3]] and sorted(seen[-1]) == [9, 10, 11, 12]
+
+
+def test_what_was_never_written_is_not_looked_at(ids):
+    model = make_model("llama", torch.float64)
+    cache = ring_for(model, 8, 2)
+    cache.keys.fill_(torch.nan)
+    cache.values.fill_(torch.nan)
+    logits = torch.cat([model(chunk, kv_cache=cache) for chunk in ids.split([3, 1, 2, 1, 5], dim=1)], dim=1)
+    assert (logits - SeenMask(model, 8, 2)(ids)).abs().max() <= 1e-10
+
+
+@pytest.mark.parametrize("steps", [[N], [1] * N, [5, 1, 6]], ids=str)
+@pytest.mark.parametrize("sink", [0, 2])
+def test_a_crop_equals_a_fresh_ring_or_is_refused(sink, steps, ids):
+    """After every length and to every length: what is overwritten is not needed, or the error says so."""
+    model, other = make_model("llama", torch.float64), (ids + 5) % 37
+    allowed = set()
+    for length, later in product(range(N + 1), ([1, 4, 1, 6], [12], [3, 9])):
+        cache = ring_for(model, sink=sink)
+        for chunk in ids.split(steps, dim=1):
+            model(chunk, kv_cache=cache)
+        try:
+            cache.crop(length)
+        except ValueError as error:
+            assert f"length = {length} is not allowed" in str(error) and "overwritten" in str(error)
+            assert cache.get_seq_length() == N, "nothing was lost by asking"
+            continue
+        allowed.add(length)
+        text = torch.cat((ids[:, :length], other), dim=1)
+        expected = SeenMask(model, WINDOW, sink)(text)[:, length:]
+        logits = torch.cat([model(chunk, kv_cache=cache) for chunk in other.split(later, dim=1)], dim=1)
+        assert (logits - expected).abs().max() <= 1e-10, length
+    assert allowed == {*range(sink + 1), N - 1, N}
+
+
+def test_a_ring_that_has_lost_nothing_crops_anywhere_again_and_again(ids):
+    model = make_model("llama", torch.float64)
+    cache = ring_for(model, 6, 1)
+    expected = SeenMask(model, 6, 1)(ids)
+    for grow, back in [(7, 3), (6, 2), (5, 5), (7, 0)]:
+        start = cache.get_seq_length()
+        logits = model(ids[:, start:grow], kv_cache=cache)
+        assert (logits - expected[:, start:grow]).abs().max() <= 1e-10
+        cache.crop(back)
+        assert cache.get_seq_length() == back
+    model(ids, kv_cache=cache)
+    cache.reset()
+    assert (model(ids, kv_cache=cache) - expected).abs().max() <= 1e-10, "a second request sees nothing of the first"
+
+
+@pytest.mark.parametrize("sizes", [[N], [3, 9], [7, 1, 1, 1, 1, 1], [1] * N], ids=str)
+def test_padded_rows_equal_each_row_alone(sizes, ids):
+    model = make_model("window", torch.float64)
+    mask = torch.ones(2, N, dtype=torch.long)
+    mask[1, :5] = 0
+    cache, logits, past = ring_for(model), [], 0
+    for chunk in ids.split(sizes, dim=1):
+        past += chunk.shape[1]
+        logits.append(model(chunk, kv_cache=cache, attention_mask=mask[:, :past]))
+    logits = torch.cat(logits, dim=1)
+    assert (logits[:1] - model(ids[:1])).abs().max() <= 1e-10
+    assert (logits[1:, 5:] - model(ids[1:, 5:])).abs().max() <= 1e-10
+
+
+def test_a_sink_and_padding_are_refused_together(ids):
+    model = make_model("llama", torch.float64)
+    cache = ring_for(model, sink=2)
+    with pytest.raises(ValueError, match=r"sink = 2.*padding"):
+        model(ids, kv_cache=cache, attention_mask=torch.ones_like(ids))
+    assert cache.get_seq_length() == 0
+
+
+@pytest.mark.parametrize("arguments, message", [
+    ({"window": 0}, r"window = 0.*\[1, 32\]"), ({"window": 33}, r"window = 33.*\[1, 32\]"),
+    ({"window": 4, "sink": -1}, r"sink = -1.*\[0, 28\]"), ({"window": 30, "sink": 3}, r"sink = 3.*\[0, 2\]"),
+    ({"window": 4, "batch_size": 0}, "batch_size = 0"),
+])
+def test_a_ring_of_no_size_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SlidingWindowCache(make_model("llama", torch.float32).config, **arguments)
+
+
+def test_a_ring_may_not_look_back_further_than_the_model():
+    with pytest.raises(ValueError, match=r"window = 5.*\[1, 4\]"):
+        SlidingWindowCache(make_model("window", torch.float32).config, 5)
+
+
+def test_the_cache_for_a_model():
+    plain, window = make_model("llama", torch.float32), make_model("window", torch.float32).to(torch.bfloat16)
+    assert type(cache_for(plain, 32)) is StaticCache and cache_for(plain, 9, batch_size=3).keys.shape[1:4] == (3, 3, 9)
+    short, long = cache_for(window, 4), cache_for(window, 5, batch_size=3)
+    assert type(short) is StaticCache and type(long) is SlidingWindowCache
+    assert long.keys.shape == (2, 3, 3, 4, 4) and long.keys.dtype == torch.bfloat16
+    for model, length in ((plain, 0), (plain, 33), (window, 33)):
+        with pytest.raises(ValueError, match=rf"max_length = {length}.*max_position_embeddings = 32"):
+            cache_for(model, length)
+
+
+def test_a_text_beyond_the_context_is_refused_whatever_the_ring_holds(ids):
+    model = make_model("window", torch.float64)
+    cache = cache_for(model, 32, batch_size=2)
+    for _ in range(32):
+        model(ids[:, :1], kv_cache=cache)
+    with pytest.raises(ValueError, match=r"33 positions \(32 cached \+ 1 new\)"):
+        model(ids[:, :1], kv_cache=cache)
+    assert cache.get_seq_length() == 32
+
+
+def test_generation_with_a_window_equals_a_loop_without_a_cache():
+    lm = scrambled_lm()
+    lm.config = lm.model.config = replace(lm.config, sliding_window=5)
+    ids = [3, 9, 27]
+    out = generate(lm, ids, SamplingParams(temperature=0, max_tokens=30, ignore_eos=True))
+    for _ in range(30):
+        ids.append(lm.model(torch.tensor([ids]))[0, -1].argmax().item())
+    assert list(out.token_ids) == ids[3:] and len(set(out.token_ids)) > 3

@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib.costs import parameter_count
-from course_lib.published import PARAMETERS, PUBLISHED, SOURCES
+from course_lib.published import LATENT, PARAMETERS, PUBLISHED, SOURCES
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
@@ -30,3 +30,13 @@ def test_what_a_count_of_parameters_does_not_show():
     tied = {name for name, c in PUBLISHED.items() if c.tie_word_embeddings}
     assert tied == {"GPT-2", "GPT-2 XL", "GPT-3 175B", "Llama-3.2-1B", "Qwen2-0.5B", "Qwen3-0.6B", "Gemma-2B",
                     "SmolLM2-135M"}
+
+
+def test_the_latent_cache_is_that_of_the_paper():
+    """DeepSeek-V2's table 1: 4.5 head_dim numbers a layer, so that it equals grouped attention with 2.25 groups."""
+    assert set(LATENT) == {"DeepSeek-V2", "DeepSeek-V3"}
+    for shape in LATENT.values():
+        numbers = shape.kv_bytes_per_token(1) / shape.num_hidden_layers
+        assert numbers == 576 == 4.5 * shape.v_head_dim == 2.25 * 2 * shape.v_head_dim
+        assert shape.uncompressed_bytes_per_token(1) / shape.num_hidden_layers == 128 * (192 + 128)
+    assert LATENT["DeepSeek-V3"].kv_bytes_per_token() == 70_272 and LATENT["DeepSeek-V2"].kv_bytes_per_token() == 69_120

@@ -38,7 +38,7 @@ PINS = {line.split("==")[0].lower().replace("_", "-"): line.split("==")[1]
 
 
 def requirements():
-    lines = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
+    lines = [*PROJECT["dependencies"], *(line for extra in PROJECT["optional-dependencies"].values() for line in extra)]
     return [Requirement(line) for line in lines]
 
 
@@ -53,7 +53,7 @@ def test_constraints_are_flat():
     assert lines == [line for line in lines if re.fullmatch(r"[\w.-]+==[\w.!]+", line)], \
         "only name==version: no +cpu, no hash, no path, no marker"
     assert len(PINS) == len(lines) > 50
-    assert not [name for name in PINS if name.startswith(("nvidia", "triton", "cuda"))]
+    assert not [name for name in PINS if name.startswith(("nvidia", "cuda"))]
 
 
 def test_any_build_of_pytorch_meets_its_constraint():
@@ -66,7 +66,7 @@ def make(tmp_path):
     """Run make on a machine of Linux without NVIDIA, whose Python only writes down what it is asked to do."""
     tools = tmp_path / "bin"
     tools.mkdir()
-    for name in ("touch", "id", "sort", "test"):
+    for name in ("touch", "id", "sort", "test", "mkdir", "echo"):
         (tools / name).symlink_to(shutil.which(name))
     python = tmp_path / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -112,6 +112,21 @@ def test_make_knows_one_word_for_torch(make):
     assert status == 2 and "TORCH=gpu is not allowed: must be cpu, or left out" in lines[0]
 
 
+def test_triton_is_installed_for_its_tests_alone(make, tmp_path):
+    """It is large: a folder of its own, which no other target looks into."""
+    kernels = tmp_path / "venv" / "kernels"
+    status, lines = make("test-kernels", nvidia=True)
+    bring = f"python -m pip install -c constraints.txt --target {kernels} --upgrade triton"
+    assert status == 0 and lines == [INSTALL, bring, "python -m pytest tests/kernels"]
+    (kernels / ".installed").unlink()
+    assert make("test-kernels", nvidia=True, torch=True) == (0, [INSTALL, lines[-1]]), "CUDA has brought it"
+    for target in ("install", "lab", "test"):
+        assert not [line for line in make(target, nvidia=True)[1] if "pip" in line and "triton" in line]
+    status, lines = make("test", nvidia=True)
+    assert " --ignore tests/kernels " in lines[-2] and "make test-kernels" in lines[-1], "left out, and says so"
+    assert "make test-kernels" in (ROOT / ".ci/run").read_text()
+
+
 def test_environment_yml_says_what_pyproject_says():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     *conda, pip = environment["dependencies"]
@@ -119,7 +134,7 @@ def test_environment_yml_says_what_pyproject_says():
     lowest = min(SpecifierSet(PROJECT["requires-python"]), key=lambda bound: Version(bound.version))
     assert lowest.operator == ">=" and python == f"python={lowest.version}" and pip_itself == "pip"
     assert pip == {"pip": ["-c constraints.txt", "-e .[test]"]}
-    assert list(PROJECT["optional-dependencies"]) == ["test"]
+    assert list(PROJECT["optional-dependencies"]) == ["test", "kernels"]
     assert "install -c constraints.txt -e '.[test]'" in (ROOT / "Makefile").read_text()
 
 
@@ -146,7 +161,7 @@ def imported_names(path):
             yield node.module.split(".")[0]
 
 
-OPTIONAL = {"triton", "transformers", "huggingface_hub"}  # used only where they are present
+OPTIONAL = {"triton", "transformers", "huggingface_hub", "ctranslate2"}  # used only where they are present
 
 
 def test_the_library_imports_only_what_it_declares():
@@ -170,11 +185,12 @@ ROOMS = {
 # The pipeline in levels: a module imports from its own level or from one above it in this table.
 LEVELS = {
     0: "config device threads command_line",
-    1: "added_tokens tokenizer template_limits chat_template detokenize layers kv_cache sampling flash quantize costs "
-       "published",
+    1: "added_tokens tokenizer template_limits chat_template detokenize layers kv_cache sampling flash costs "
+       "flash_triton published rounding gptq quantized_linear quantized_cache",
     2: "model",
-    3: "hf_config hf_pattern merge_list hf_tokenizer weights few_rows checkpoint generate",
-    4: "speculative scheduler agent server",
+    3: "hf_config hf_pattern merge_list hf_tokenizer weights quantized_files few_rows joined fast_layer compiled "
+       "quantize checkpoint generate",
+    4: "speculative drafts scheduler agent server",
 }
 LEVEL = {name: level for level, names in LEVELS.items() for name in names.split()}
 

@@ -1,35 +1,42 @@
-"""`python -m course_lib bench`: how fast this machine decodes, beside `transformers` and beside its memory.
+"""`python -m course_lib bench`: what each lever is worth on this machine, beside `transformers` and the memory's limit.
 
-Runs that are compared alternate in one process, so that whatever else the machine does meets them alike.
+Engines that are compared take turns, so that whatever else the machine does meets them alike.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 from statistics import median
 
 import torch
 
-from course_lib.checkpoint import LanguageModel, find_folder, load
+from course_lib.analysis.engines import ENGINES, available, processes
+from course_lib.analysis.machine_speed import calibrate
+from course_lib.analysis.phase_times import SHAPES, timing_model
+from course_lib.checkpoint import LanguageModel, find_folder, load, save
 from course_lib.command_line import Parser, in_range, usage_errors
 from course_lib.config import SamplingParams, require
 from course_lib.costs import decode_bytes
-from course_lib.generate import stream
+from course_lib.hf_config import read_config
 from course_lib.sampling import request_generator, sample
 from course_lib.tokenizer import Tokenizer
 from course_lib.training.first_model import FIRST_MODEL, fresh_model, simple_batches
 from course_lib.training.machine import machine
 from course_lib.training.train import encode_corpus, train
+from course_lib.weights import require_file
 
 GIGABYTE = 1e9
 BUFFER = 16384 * 1024  # float32 numbers, 67 MB: more than a cache holds
 VOCABULARIES = (4_096, 151_936)  # of pocket, and of Qwen2.5
 SAMPLING = (SamplingParams(temperature=0.8), SamplingParams(temperature=0.8, top_p=0.95),
             SamplingParams(temperature=0.8, top_k=50, top_p=0.95, min_p=0.02, repetition_penalty=1.1))
-Row = tuple[str, str, str]
+Row = tuple[str, ...]
 
 
 def seconds_of(call: Callable[[], object]) -> float:
@@ -39,61 +46,35 @@ def seconds_of(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def prompt_of(lm: LanguageModel, length: int) -> list[int]:
-    """`length` ids of ordinary text."""
-    text = "The force that pulls a dropped ball down to the ground is called gravity. "
-    ids = lm.tokenizer.encode(text * length)
-    return ids[:length]
+@contextmanager
+def checkpoint(model: str) -> Iterator[str]:
+    """What `load` takes for a model: its own name, or for one of `SHAPES` a temporary folder with random weights."""
+    if model not in SHAPES:
+        yield model
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        pocket = load("pocket", device="cpu")
+        lm = replace(pocket, model=timing_model(SHAPES[model]), config=SHAPES[model], name=model)
+        save(lm, Path(folder) / "model", dtype=torch.bfloat16)
+        yield str(Path(folder) / "model")
 
 
-def ours(lm: LanguageModel, prompt_ids: list[int], tokens: int) -> tuple[list[int], float, float]:
-    """Greedy decoding with `course_lib`: the ids, all the seconds, and those to the first token."""
-    params = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
-    running = stream(lm, prompt_ids, params)
-    seconds = seconds_of(lambda: list(running))
-    return list(running.output.token_ids), seconds, running.steps[0].seconds
-
-
-def theirs(name: str, prompt_ids: list[int], tokens: int) -> Callable[[], tuple[list[int], float]]:
-    """Load the same folder with `transformers`; the function decodes greedily: the ids and the seconds."""
-    import transformers  # optional, and only for this
-
-    transformers.utils.logging.disable_progress_bar()
-    model = transformers.AutoModelForCausalLM.from_pretrained(find_folder(name), dtype=torch.float32).eval()
-    model.generation_config.eos_token_id = None  # as ignore_eos
-    ids = torch.tensor([prompt_ids])
-
-    def run() -> tuple[list[int], float]:
-        start = time.perf_counter()
-        output = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=tokens,
-                                do_sample=False, pad_token_id=0)
-        return output[0, len(prompt_ids):].tolist(), time.perf_counter() - start
-
-    return run
-
-
-def decode_rows(lm: LanguageModel, prompt_ids: list[int], tokens: int, runs: int) -> tuple[list[Row], float]:
-    """The table's rows on decoding, and our tokens per second."""
-    other = theirs(lm.name, prompt_ids, tokens) if find_spec("transformers") else None
-    own, first, pairs, same = [], [], [], 0
-    for run in range(runs + 1):  # the first is a warm-up
-        ids, seconds, to_first = ours(lm, prompt_ids, tokens)
-        their_ids, their_seconds = other() if other else (ids, seconds)
-        if run:
-            own.append(seconds)
-            first.append(to_first)
-            pairs.append(their_seconds)
-            same += ids == their_ids
-    rate = tokens / median(own)
-    rows = [("time to first token", f"{1e3 * median(first):.1f} ms", f"prompt of {len(prompt_ids)} tokens"),
-            ("course_lib", f"{rate:.0f} tokens/s", f"{tokens} new tokens, prefill included")]
-    if other:
-        ratios = sorted(b / a for a, b in zip(own, pairs))
-        rows += [("transformers", f"{tokens / median(pairs):.0f} tokens/s",
-                  f"the same ids in {same} of {runs} runs"),
-                 ("course_lib / transformers", f"{median(ratios):.2f}",
-                  f"per pair of runs, from {ratios[0]:.2f} to {ratios[-1]:.2f}")]
-    return rows, rate
+def engine_rows(model: str, engines: Sequence[str], *, bytes_per_s: float, runs: int, prompt_tokens: int,
+                tokens: int, threads: int) -> Iterator[Row]:
+    """The table of one model: tokens per second of each engine, beside the first one and beside the memory."""
+    with checkpoint(model) as folder:
+        config = read_config(find_folder(folder) / "config.json")
+        with processes(engines, folder, prompt_tokens=prompt_tokens, tokens=tokens, threads=threads) as running:
+            rounds = [{name: process() for name, process in running.items()} for _ in range(runs)]
+    first = engines[0]
+    for name in engines:
+        rate = tokens / median(results[name][1] for results in rounds)
+        ratios = sorted(results[first][1] / results[name][1] for results in rounds)
+        nbytes = decode_bytes(config, prompt_tokens + tokens // 2, bytes_per_element=4,
+                              bytes_per_weight=ENGINES[name].bytes_per_weight)
+        same = sum(results[name][0] == results[first][0] for results in rounds)
+        yield (model, name, f"{rate:.0f}", f"{median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
+               f"{rate * nbytes / bytes_per_s:.0%}", f"{same} of {runs}")
 
 
 def their_sampler(params: SamplingParams, seen: torch.Tensor) -> Callable[[torch.Tensor], object]:
@@ -152,43 +133,57 @@ def first_model_row(tokenizer: Tokenizer, steps: int = 20) -> Row:
     return ("train the model of notebook 05", f"{seconds:.0f} s", f"{config.steps} steps, from {steps}")
 
 
-def measure(lm: LanguageModel, *, prompt_tokens: int, tokens: int, runs: int) -> list[Row]:
-    """Every row of the table: what, how much, under which conditions."""
-    rows, rate = decode_rows(lm, prompt_of(lm, prompt_tokens), tokens, runs)
-    speeds = bandwidth(runs)
-    rows += [(name, f"{speed / GIGABYTE:.1f} GB/s", f"{4 * BUFFER / 1e6:.0f} MB") for name, speed in speeds.items()]
-    nbytes = decode_bytes(lm.config, prompt_tokens + tokens // 2, bytes_per_weight=4, bytes_per_element=4)
-    limit = max(speeds.values()) / nbytes
-    rows += [("bytes read per token", f"{nbytes / 1e6:.1f} MB", "every weight once, and the cache"),
-             ("limit of the memory", f"{limit:.0f} tokens/s", f"course_lib reaches {rate / limit:.0%}")]
+def detail_rows(lm: LanguageModel, runs: int) -> list[Row]:
+    """What else a reader waits for: memory, choosing a token, training."""
+    rows = [(name, f"{speed / GIGABYTE:.1f} GB/s", f"{4 * BUFFER / 1e6:.0f} MB")
+            for name, speed in bandwidth(runs).items()]
     rows += [row for V in VOCABULARIES for row in sampler_rows(V, runs)]
-    if lm.name == "pocket":
-        seconds = seconds_of(lambda: encode_corpus(lm.tokenizer, 50_000, seed=0)) * 10e6 / 50_000
-        rows.append(("10 M tokens of corpus", f"{seconds:.0f} s", "written and encoded, from 50,000"))
-        rows.append(first_model_row(lm.tokenizer))
-    return rows
+    seconds = seconds_of(lambda: encode_corpus(lm.tokenizer, 50_000, seed=0)) * 10e6 / 50_000
+    rows.append(("10 M tokens of corpus", f"{seconds:.0f} s", "written and encoded, from 50,000"))
+    return [*rows, first_model_row(lm.tokenizer)]
+
+
+def print_table(head: Sequence[str], rows: Iterable[Row]) -> None:
+    """In Markdown, each row as soon as it is known."""
+    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head), flush=True)
+    for row in rows:
+        print("| " + " | ".join(row) + " |", flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure this machine: one request at a time, float32, on the CPU. Prints a Markdown table."""
+    """Measure this machine: one request at a time, greedy, on the CPU, each engine in a process of its own."""
     parser = Parser(prog="python -m course_lib bench", description=main.__doc__)
-    parser.add_argument("--model", default="pocket", help="a shipped name or a folder (default: pocket)")
-    parser.add_argument("--threads", type=in_range(1, 1024), default=2, help="of PyTorch (default: 2)")
-    parser.add_argument("--runs", type=in_range(1), default=7, help="the table shows medians of this many (default: 7)")
+    parser.add_argument("--model", action="append",
+                        help=f"a shipped name, a folder, or one of {', '.join(SHAPES)}, of random weights; may be "
+                             "given several times (default: pocket and 124M)")
+    parser.add_argument("--engine", action="append", choices=list(ENGINES), help="only these (default: all there are)")
+    parser.add_argument("--threads", type=in_range(1, 1024), default=2, help="of each engine (default: 2)")
+    parser.add_argument("--runs", type=in_range(1), default=5, help="the table shows medians of this many (default: 5)")
     parser.add_argument("--tokens", type=in_range(1), default=128, help="new tokens in a run (default: 128)")
     parser.add_argument("--prompt-tokens", type=in_range(1), default=64, help="tokens of the prompt (default: 64)")
+    parser.add_argument("--details", action="store_true", help="also memory, samplers and training")
     args = parser.parse_args(argv)
+    models, size = args.model or ["pocket", "124M"], args.prompt_tokens + args.tokens
     with usage_errors():
-        lm = load(args.model, device="cpu", dtype=torch.float32)
-        size, most = args.prompt_tokens + args.tokens, lm.config.max_position_embeddings
-        require(size <= most, "--prompt-tokens + --tokens", size, f"<= {most:,}, the context of {lm.name}")
+        for model in models:
+            config = SHAPES.get(model) or read_config(require_file(find_folder(model) / "config.json"))
+            most = config.max_position_embeddings
+            require(size <= most, "--prompt-tokens + --tokens", size, f"<= {most:,}, the context of {model}")
     before = torch.get_num_threads()
     torch.set_num_threads(args.threads)
     try:
-        print(f"{lm!r}; {machine(torch.device('cpu'))}; batch 1, greedy; medians of {args.runs}\n")
-        print("| measured | | conditions |\n|---|---:|---|", flush=True)
-        for row in measure(lm, prompt_tokens=args.prompt_tokens, tokens=args.tokens, runs=args.runs):
-            print("| " + " | ".join(row) + " |")
+        found = calibrate().machine
+        print(f"{machine(torch.device('cpu'))}; memory {found.bytes_per_s / GIGABYTE:.1f} GB/s; batch 1, greedy, "
+              f"{args.prompt_tokens} + {args.tokens} tokens, prefill included; medians of {args.runs} rounds\n")
+        sizes = {"prompt_tokens": args.prompt_tokens, "tokens": args.tokens, "threads": args.threads}
+        for model in models:
+            engines = [name for name in available(model) if name in (args.engine or ENGINES)]
+            head = ("model", "engine", "tokens/s", f"beside {engines[0]}", "of the memory's limit", "same ids")
+            rows = engine_rows(model, engines, bytes_per_s=found.bytes_per_s, runs=args.runs, **sizes)
+            print_table(head, rows)
+            print()
+        if args.details:
+            print_table(("measured", "", "conditions"), detail_rows(load("pocket", device="cpu"), args.runs))
     finally:
         torch.set_num_threads(before)
     return 0

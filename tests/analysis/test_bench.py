@@ -1,48 +1,102 @@
-"""The benchmark command: it compares what it says it compares, and its numbers fit together."""
+"""The benchmark command: engines in processes of their own, and numbers that fit together."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 import torch
 
-from course_lib.analysis import bench
-from course_lib.checkpoint import load
+from course_lib import load
+from course_lib.analysis import bench, engines
+from course_lib.analysis.engines import ENGINES, Engine, Process, available, processes, prompt_of
 from course_lib.config import ModelConfig
 from course_lib.costs import decode_bytes
 from course_lib.sampling import filter_logits
 from course_lib.training.first_model import FIRST_MODEL
 
-
-@pytest.fixture(scope="module")
-def rows():
-    """A small run of the draft model: name to value and conditions."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bench, "BUFFER", 64 * 1024)
-        patch.setattr(bench, "VOCABULARIES", (97,))
-        table = bench.measure(load("pocket-draft", device="cpu"), prompt_tokens=9, tokens=6, runs=2)
-    return {name: (value, conditions) for name, value, conditions in table}
+SIZES = {"prompt_tokens": 9, "tokens": 6, "threads": 1}
 
 
 def number(text):
     return float(re.match(r"[\d.]+", text)[0])
 
 
-def test_both_libraries_decode_the_same_ids(rows):
-    assert rows["transformers"][1] == "the same ids in 2 of 2 runs"
+class Told:
+    """An engine's process that decodes the same ids, in seconds that were told beforehand."""
+
+    def __init__(self, ids, seconds):
+        self.ids, self.seconds = ids, iter(seconds)
+
+    def __call__(self):
+        return self.ids, next(self.seconds)
 
 
-def test_the_ratio_is_one_of_rates(rows):
-    low, high = map(float, re.findall(r"\d+\.\d+", rows["course_lib / transformers"][1]))
-    ratio = number(rows["course_lib / transformers"][0])
-    assert 0 < low <= ratio <= high
-    assert number(rows["time to first token"][0]) > 0
+def test_the_table_compares_round_by_round(monkeypatch):
+    told = {"course_lib": Told([1, 2], [2.0, 1.0, 4.0]), "+ int8": Told([1, 3], [1.0, 1.0, 1.0])}
+
+    class Given:
+        def __enter__(self):
+            return told
+
+        def __exit__(self, *error):
+            return None
+
+    monkeypatch.setattr(bench, "processes", lambda *args, **sizes: Given())
+    first, second = bench.engine_rows("pocket-draft", list(told), bytes_per_s=1e9, runs=3, **SIZES)
+    config = load("pocket-draft").config
+    share = [6 / seconds * decode_bytes(config, 12, bytes_per_element=4, bytes_per_weight=b) / 1e9
+             for seconds, b in ((2, 4), (1, 1))]
+    assert first == ("pocket-draft", "course_lib", "3", "1.00 (1.00 to 1.00)", f"{share[0]:.0%}", "3 of 3")
+    assert second == ("pocket-draft", "+ int8", "6", "2.00 (1.00 to 4.00)", f"{share[1]:.0%}", "0 of 3")
 
 
-def test_the_limit_is_bandwidth_over_bytes(rows):
-    nbytes = decode_bytes(load("pocket-draft").config, 12, bytes_per_weight=4, bytes_per_element=4)
-    assert rows["bytes read per token"][0] == f"{nbytes / 1e6:.1f} MB"
-    fastest = max(number(value) for name, (value, _) in rows.items() if name.startswith("memory"))
-    assert number(rows["limit of the memory"][0]) == pytest.approx(fastest * 1e9 / nbytes, rel=0.05)
+def test_engines_decode_the_same_ids_in_processes_of_their_own():
+    with processes(["course_lib", "transformers"], "pocket-draft", **SIZES) as running:
+        results = {name: process() for name, process in running.items()}
+        pids = {process.process.pid for process in running.values()}
+    (ids, seconds), (their_ids, their_seconds) = results.values()
+    assert ids == their_ids and len(ids) == 6 and seconds > 0 and their_seconds > 0 and len(pids) == 2
+    assert all(process.process.poll() is not None for process in running.values())
+
+
+@pytest.mark.parametrize("name", ["+ int8", "+ int4", "+ speculative"])
+def test_every_lever_decodes_as_many_tokens_as_asked_and_never_stops_early(name):
+    prompt_ids = prompt_of(load("pocket-draft", device="cpu"), 9)
+    assert len(prompt_ids) == 9 and len(ENGINES[name].build("pocket-draft")(prompt_ids, 40)) == 40
+
+
+def test_an_engine_that_fails_says_why():
+    with pytest.raises(ChildProcessError, match="no-such-model"):
+        Process("course_lib", "no-such-model", **SIZES)
+
+
+def test_only_what_is_installed_and_made_for_the_model_is_measured(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setitem(ENGINES, "missing", Engine(engines.ours(), ready=engines.installed("no_such_package")))
+    assert "+ speculative" in available("pocket") and "+ speculative" not in available("124M")
+    assert not {"missing", "+ compile"} & set(available("pocket"))
+    assert {"course_lib", "transformers", "+ int4"} <= set(available("124M"))
+
+
+def test_a_shape_becomes_a_folder_for_as_long_as_it_is_needed(monkeypatch):
+    shape = ModelConfig(vocab_size=4096, hidden_size=24, intermediate_size=36, num_hidden_layers=2,
+                        num_attention_heads=6)
+    monkeypatch.setitem(bench.SHAPES, "tiny", shape)
+    with bench.checkpoint("tiny") as folder:
+        assert load(folder).config.hidden_size == 24
+    with pytest.raises(ValueError):
+        load(folder)
+    with bench.checkpoint("pocket") as name:
+        assert name == "pocket"
+
+
+def test_details_are_numbers_with_units(monkeypatch):
+    monkeypatch.setattr(bench, "BUFFER", 1024 * 1024)
+    monkeypatch.setattr(bench, "VOCABULARIES", (97,))
+    monkeypatch.setattr(bench, "first_model_row", lambda tokenizer: ("train", "1 s", ""))
+    rows = bench.detail_rows(load("pocket-draft", device="cpu"), runs=1)
+    assert len(rows) == 3 + len(bench.SAMPLING) + 2 and all(number(value) > 0 for _, value, _ in rows)
+    assert "choosing a token, V = 97" in {name for name, _, _ in rows}
 
 
 def test_both_samplers_choose_from_the_same_tokens():
@@ -55,20 +109,11 @@ def test_both_samplers_choose_from_the_same_tokens():
     assert 1 < kept.sum() <= 50 and all(kept[theirs(logits)] for _ in range(50))
 
 
-def test_a_row_for_each_vocabulary_and_setting(rows):
+def test_a_row_for_each_setting():
     sampled = [(value, conditions) for name, value, conditions in bench.sampler_rows(97, 1)]
     assert len(sampled) == len(bench.SAMPLING) and all(number(value) > 0 for value, _ in sampled)
     for (_, conditions), params in zip(sampled, bench.SAMPLING):
         assert re.fullmatch(rf"\d+\.\d times as fast as transformers, {re.escape(repr(params))}", conditions)
-    assert "choosing a token, V = 97" in rows
-
-
-def test_runs_are_as_long_as_asked_and_never_stop_early():
-    lm = load("pocket-draft", device="cpu")
-    prompt = bench.prompt_of(lm, 9)
-    ids, seconds, first = bench.ours(lm, prompt, 40)
-    assert (len(prompt), len(ids)) == (9, 40) and 0 < first < seconds
-    assert len(bench.theirs("pocket-draft", prompt, 40)()[0]) == 40
 
 
 def test_the_training_of_notebook_05_is_measured_from_a_few_steps(monkeypatch):
@@ -82,11 +127,17 @@ def test_the_training_of_notebook_05_is_measured_from_a_few_steps(monkeypatch):
 
 def test_the_command_prints_a_table_and_gives_the_threads_back(capsys, monkeypatch):
     before = torch.get_num_threads()
-    monkeypatch.setattr(bench, "measure", lambda lm, **sizes: [("a", str(sizes["tokens"]), "c")])
-    assert bench.main(["--model", "pocket-draft", "--threads", "1", "--tokens", "5"]) == 0
+    calibrated = bench.calibrate(rounds=1)
+    monkeypatch.setattr(bench, "calibrate", lambda: calibrated)
+
+    def engine_rows(model: str, names: list[str], **sizes) -> Iterator[tuple[str, ...]]:
+        yield (model, *names, str(sizes["tokens"]))
+
+    monkeypatch.setattr(bench, "engine_rows", engine_rows)
+    assert bench.main(["--model", "pocket-draft", "--engine", "course_lib", "--threads", "1", "--tokens", "5"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("LanguageModel('pocket-draft'") and "threads: 1" in lines[0]
-    assert lines[2:] == ["| measured | | conditions |", "|---|---:|---|", "| a | 5 | c |"]
+    assert "threads: 1" in lines[0] and "64 + 5 tokens" in lines[0]
+    assert lines[2].startswith("| model | engine | tokens/s |") and lines[4] == "| pocket-draft | course_lib | 5 |"
     assert torch.get_num_threads() == before
     with pytest.raises(SystemExit):
         bench.main(["--runs", "0"])

@@ -14,6 +14,7 @@ from course_lib.classroom.course_map import CHAPTERS, notebooks_folder
 from course_lib.display.diagrams import pocket
 from course_lib.display.diagrams.attention import Example, attention_by_hand
 from course_lib.display.diagrams.block import block
+from course_lib.display.diagrams.caching import corners, ledger, ring, triangles_of_work
 from course_lib.display.diagrams.chain import Station, sampler_chain
 from course_lib.display.diagrams.choosing import Place, three_cuts
 from course_lib.display.diagrams.drawing import Drawing
@@ -26,10 +27,13 @@ from course_lib.display.diagrams.mlp import plain_and_gated
 from course_lib.display.diagrams.optimizer import adamw_steps
 from course_lib.display.diagrams.pipeline import Run, pipeline
 from course_lib.display.diagrams.positions import Hand, clock_hands, turning_pairs
+from course_lib.display.diagrams.quantizing import bits_of_a_weight, nibbles, ruler, shared_scales
 from course_lib.display.diagrams.readout import CAPITAL, logit_lens, softmax_by_hand
 from course_lib.display.diagrams.shapes import equal_size
+from course_lib.display.diagrams.speculating import draft_and_verify, overlap
 from course_lib.display.diagrams.strip import strip
 from course_lib.display.diagrams.tables import Picked, one_hot_product, table_lookup
+from course_lib.display.diagrams.tiles import causal_tiles, two_memories, two_workers
 from course_lib.display.diagrams.timeline import timeline
 from course_lib.display.diagrams.tokens import merge_tree
 from course_lib.display.diagrams.turns import forged_turns
@@ -52,6 +56,7 @@ SAID = ("46 % on mat", "mat was said: weaker", "large ones grow", "six tokens st
 STEPS = [Station(f"{name.removesuffix('_penalty').replace('_', '-')} {setting}".strip(), does, shares)
          for (name, setting), does, shares in zip({"the model": "", **pocket.CHAIN_SETTINGS}.items(), SAID,
                                                   pocket.CHAIN_SHARES, strict=True)]
+OUTLIER = [[0.7, 0.1, -0.3, 0.6, -0.2, 0.4, -0.7, 0.3], [0.4, -0.7, 0.2, 0.5, 0.6, 14.0, -0.3, 0.2]]
 
 DRAWINGS: dict[str, Callable[[], Drawing]] = {
     **{f"{number}_strip": lambda number=number: strip(STATIONS, number) for number, _ in STATIONS},
@@ -84,6 +89,20 @@ DRAWINGS: dict[str, Callable[[], Drawing]] = {
                                       [id for _, id in pocket.CHAIN_TOKENS], STEPS, 0.642),
     "07_three_cuts": lambda: three_cuts(PLACES, k=5, p=0.9, min_p=0.1, of=pocket.CONFIG.vocab_size),
     "07_unit_interval": lambda: unit_interval([(f"id {i}", p) for i, p in enumerate((0.4, 0.3, 0.2, 0.1))], 0.642),
+    "08_work": triangles_of_work,
+    "08_ledger": lambda: ledger([text for text, _ in pocket.TOKENS], pocket.ANSWER[0], pocket.CONFIG,
+                                bytes_per_element=4),
+    "08_corners": corners,
+    "08_ring": ring,
+    "10_memories": lambda: two_memories(8192, pocket.CONFIG.head_dim, 128),
+    "10_tiles": causal_tiles,
+    "10_workers": lambda: two_workers([2, 1, 5, 0, 3], [10, 20, 30, 40, 50], 3),
+    "11_ruler": lambda: ruler((0.7, -0.32, 0.04)),
+    "11_scales": lambda: shared_scales(OUTLIER, 4),
+    "11_nibbles": lambda: nibbles(3, -2),
+    "11_bits": bits_of_a_weight,
+    "12_passes": lambda: draft_and_verify(pocket.DRAFTED),
+    "12_overlap": lambda: overlap(["force", "pull", "kind", "cat"], [6, 3, 2, 1], [3, 6, 1, 2]),
 }
 
 

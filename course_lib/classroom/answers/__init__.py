@@ -41,6 +41,20 @@ LIBRARY = {
     "07.4": "course_lib.sampling.apply_min_p, which needs no softmax",
     "07.5": "course_lib.sampling.apply_penalties, which changes all rows at once",
     "07.6": "course_lib.sampling.sample, which also applies penalties",
+    "08.1": "course_lib.kv_cache.DynamicCache, which does it in every layer",
+    "08.2": "course_lib.kv_cache.StaticCache, which also says when it is full",
+    "08.4": "course_lib.costs.kv_bytes_per_token, of one position",
+    "08.6": "course_lib.kv_cache.SlidingWindowCache, which takes chunks, too",
+    "10.1": "course_lib.flash.merge, with names for the three",
+    "10.2": "course_lib.flash.flash_attention, for all rows and heads at once",
+    "10.3": "course_lib.flash.flash_traffic, and naive_traffic beside it",
+    "10.4": "course_lib.flash.partial_attention, for all heads at once",
+    "11.4": "course_lib.rounding.split_groups, which refuses a G that does not divide K",
+    "11.6": "course_lib.rounding.pack_int4, which refuses codes that need more bits",
+    "12.1": "course_lib.speculative.accept, which takes tensors, too",
+    "12.2": "course_lib.speculative.residual, which takes fractions, too",
+    "12.3": "course_lib.speculative.verify, which looks at all proposals at once",
+    "12.4": "course_lib.speculative.expected_tokens",
 }
 
 

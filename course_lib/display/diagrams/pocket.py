@@ -52,3 +52,7 @@ CHAIN_SHARES = [[0.4641, 0.1988, 0.1906, 0.0247, 0.0169, 0.0120, 0.0930],
 
 # The heads that copy: the names are from notebook 03.
 PREVIOUS_TOKEN_HEAD, INDUCTION_HEAD = (1, 0), (5, 2)  # layer, head
+
+# The question in chat form, answered greedily with pocket-draft's help: proposals, accepted, the target's own token.
+DRAFTED = [(["When", " you", " have", " the"], 2, " jump"), ([",", " a", " for", "ce"], 4, " pull"),
+           (["s", " a", " dro", "pped"], 1, " you"), ([" so", " much", ".", " It"], 0, " back")]

@@ -1,0 +1,74 @@
+"""Numbers in the prose of notebook 10 that none of its cells prints."""
+
+import math
+
+from course_lib.checkpoint import load
+from course_lib.costs import LLAMA_3_8B, weight_bytes
+from course_lib.flash import flash_traffic, naive_traffic
+
+POCKET, LLAMA, T = load("pocket").config, LLAMA_3_8B, 8192
+SPEED, OPERATIONS, PROCESSORS, CHIP = 3.35e12, 990e12, 132, 228 * 1024  # bytes a second, a second, and of an H100
+HEADS = LLAMA.num_hidden_layers * LLAMA.num_attention_heads
+NAIVE = naive_traffic(T, T, LLAMA.head_dim)
+TILED = flash_traffic(T, T, LLAMA.head_dim, causal=True, block_q=128)
+CARRIED, CARRIED_TILED = HEADS * sum(NAIVE), HEADS * sum(TILED)
+ARITHMETIC = HEADS * 4 * T**2 * LLAMA.head_dim / 2
+REST = weight_bytes(LLAMA) * T  # two operations for each weight, of two bytes, and token
+TILE = [2 * 3 * LLAMA.head_dim + 4 * (LLAMA.head_dim + 2), 4]  # bytes times b, and times b squared
+ROW = flash_traffic(T, T, POCKET.head_dim, causal=True, block_q=1, bytes_per_element=4)
+
+COMPUTED = {
+    "in 18 ms": ARITHMETIC / OPERATIONS * 1e3,
+    "167 ms": CARRIED / SPEED * 1e3,
+    "558 GB": CARRIED / 1e9,
+    "296 operations": OPERATIONS / SPEED,
+    "room for 31 MB": PROCESSORS * CHIP / 1e6,
+    "32 numbers each": POCKET.head_dim,
+    "8 · 32 =": 8,
+    "32 = 256": POCKET.head_dim,
+    "= 256 numbers": POCKET.hidden_size,
+    "load* 0.54 GB": naive_traffic(T, T, POCKET.head_dim, bytes_per_element=4).loaded / 1e9,
+    "than 0.54 GB": naive_traffic(T, T, POCKET.head_dim, bytes_per_element=4).loaded / 1e9,
+    "8.59 GB": ROW.loaded / 1e9,
+    "1 + e⁻¹ = 1.3679": 1,
+    "= 1.3679": 1 + math.exp(-1),
+    "0.0681": math.exp(-3) * (1 + math.exp(-1)),
+    "6.5 GB": 16 * 0.4089,
+    "take 15 MB": weight_bytes(POCKET) / 1e6,
+    "124 processors": PROCESSORS - LLAMA.num_key_value_heads,
+    "128 processors": 16 * LLAMA.num_key_value_heads,
+    # pencil 10.1
+    "1,288 b": TILE[0],
+    "b = 128": 128,
+    "230,400 of": TILE[0] * 128 + TILE[1] * 128**2,
+    "of 233,472": CHIP,
+    # pencil 10.2
+    "277 GB": HEADS * NAIVE.stored / 1e9,
+    "1,024 heads": HEADS,
+    "8,192² · 128": T,
+    "heads: 18 ms": ARITHMETIC / OPERATIONS * 1e3,
+    "133 ms": REST / OPERATIONS * 1e3,
+    "144 GB": CARRIED_TILED / 1e9,
+    "in 43 ms": CARRIED_TILED / SPEED * 1e3,
+}
+
+KNOWN = {
+    "80 GB of": "NVIDIA H100 SXM data sheet",
+    "3.35 TB": "NVIDIA H100 SXM data sheet",
+    "990 trillion": "NVIDIA H100 SXM data sheet: 989 in bfloat16, without sparsity",
+    "16-bit type": "bfloat16",
+    "to 16 bits": "bfloat16",
+    "in 32 bits": "float32",
+    "16 bits a number": "bfloat16",
+    "take 32.": "float32",
+    "132 processors": "streaming multiprocessors of an H100 SXM",
+    "228 KiB": "shared memory and L1 cache of a streaming multiprocessor, at most for a program 227",
+    "of 50 MB": "level 2 cache of an H100",
+    "1,024 tokens. We": "max_position_embeddings of pocket",
+    "Dh = 128": "head_dim of Llama 3 8B",
+    "32 layers": "num_hidden_layers of Llama 3 8B",
+    "32 heads": "num_attention_heads of Llama 3 8B",
+    "in 16 bits": "bfloat16",
+    "· 128 operations": "head_dim of Llama 3 8B",
+    "another 55": "minutes",
+}
