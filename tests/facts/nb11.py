@@ -41,9 +41,9 @@ COMPUTED = {
     "70.55 billion": parameter_count(LLAMA_3_70B).total / 1e9,
     "4.25 / 8": BITS,
     "10.5 GB": ROOM / 1e9,
-    "32,099 tokens": int(ROOM / TOKEN),
+    "32,100 tokens": round(ROOM / TOKEN, -2),
     "166,400 bytes": TOKEN_8,
-    "63,211 tokens": int(ROOM / TOKEN_8),
+    "63,200 fit": round(ROOM / TOKEN_8, -2),
 }
 
 KNOWN = {
