@@ -89,6 +89,18 @@ def notebook(browser, server, request, tmp_path):
 
 
 @pytest.fixture
+def opened(request, root, notebook):
+    """The notebook that the test's file is named after, all cells run; afterwards its page has had no error and asked
+    nobody but the server."""
+    [path] = root.glob(f"{request.path.stem.removeprefix('test_nb')}_*.ipynb")
+    notebook.open(path.name)
+    notebook.run_all(timeout_s=600)
+    yield notebook
+    assert notebook.errors == []
+    assert notebook.strangers == []
+
+
+@pytest.fixture
 def picture(request):
     """`picture(locator, name)` writes a screenshot if --screenshots asks for it."""
     folder = option(request.config, "screenshots", None)

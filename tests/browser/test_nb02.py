@@ -1,6 +1,5 @@
 """The map of words of notebook 02 in a real JupyterLab: kinds are ticked and a word is typed from the keyboard."""
 
-import pytest
 from test_widgets_in_lab import both_themes
 
 MAP = ".course-mapper .course-map"
@@ -9,21 +8,10 @@ WORD = f"document.querySelector('{MAP}').dataset.word"
 DRAWN = f"document.querySelector('{MAP} svg[role=img]').outerHTML"
 
 
-@pytest.fixture
-def mapped(root, notebook):
-    """The notebook with all cells run; afterwards the page has had no error and asked nobody but the server."""
-    [path] = root.glob("02_*.ipynb")
-    notebook.open(path.name)
-    notebook.run_all(timeout_s=300)
-    yield notebook
-    assert notebook.errors == []
-    assert notebook.strangers == []
-
-
-def test_map_widget(mapped, picture):
-    page = mapped.page
-    chart = mapped.locate(MAP)
-    both_themes(mapped, picture, ".course-mapper", "map")
+def test_map_widget(opened, picture):
+    page = opened.page
+    chart = opened.locate(MAP)
+    both_themes(opened, picture, ".course-mapper", "map")
     boxes = page.locator(".course-mapper input[type=checkbox]")
     ticked = sum(box.is_checked() for box in boxes.all())
     assert 1 <= ticked < boxes.count() and chart.get_attribute("data-kinds") == str(ticked)
@@ -35,10 +23,10 @@ def test_map_widget(mapped, picture):
     boxes.first.focus()
     changed = -1 if boxes.first.is_checked() else 1
     page.keyboard.press("Space")
-    mapped.until(f"([n]) => {KINDS} === n", str(ticked + changed))
+    opened.until(f"([n]) => {KINDS} === n", str(ticked + changed))
     assert page.evaluate(DRAWN) != before
     page.keyboard.press("Space")
-    mapped.until(f"([old]) => {DRAWN} === old", before)
+    opened.until(f"([old]) => {DRAWN} === old", before)
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.type") == "checkbox", "Tab leads from one box to the next"
 
@@ -46,25 +34,25 @@ def test_map_widget(mapped, picture):
     field = page.locator(".course-mapper input[type=text]")
     field.fill(nearest)
     page.keyboard.press("Enter")
-    mapped.until(f"([word]) => {WORD} === word", nearest)
+    opened.until(f"([word]) => {WORD} === word", nearest)
     assert page.locator(f"{MAP} li").count() == 8 and page.evaluate(DRAWN) != before
 
 
-def test_map_widget_says_what_is_wrong_and_goes_on(mapped, picture):
-    page = mapped.page
-    mapped.locate(MAP)
+def test_map_widget_says_what_is_wrong_and_goes_on(opened, picture):
+    page = opened.page
+    opened.locate(MAP)
     field = page.locator(".course-mapper input[type=text]")
     first, before = field.input_value(), page.evaluate(DRAWN)
     field.fill("supercalifragilistic<b>")
     page.keyboard.press("Enter")
-    message = mapped.locate(".course-mapper .course-message [role=alert]")
+    message = opened.locate(".course-mapper .course-message [role=alert]")
     assert "must be one token" in message.inner_text() and page.evaluate(DRAWN) == before
-    picture(mapped.locate(".course-mapper"), "map-message")
+    picture(opened.locate(".course-mapper"), "map-message")
     field.fill(first)
     page.keyboard.press("Enter")
-    mapped.until("() => !document.querySelector('.course-mapper .course-message [role=alert]')")
+    opened.until("() => !document.querySelector('.course-mapper .course-message [role=alert]')")
     for box in page.locator(".course-mapper input[type=checkbox]").all():
         if box.is_checked():
             box.focus()
             page.keyboard.press("Space")
-    assert "choose a kind of words" in mapped.locate(".course-mapper .course-message [role=alert]").inner_text()
+    assert "choose a kind of words" in opened.locate(".course-mapper .course-message [role=alert]").inner_text()

@@ -2,22 +2,9 @@
 
 import re
 
-import pytest
-
 ROW = ".course-attention .course-row"
 DATA = f"document.querySelector('{ROW}').dataset"
 DARK = "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
-
-
-@pytest.fixture
-def opened(root, notebook):
-    """The notebook, all cells run; afterwards the page has had no error and asked nobody but the server."""
-    [path] = root.glob("03_*.ipynb")
-    notebook.open(path.name)
-    notebook.run_all(timeout_s=300)
-    yield notebook
-    assert notebook.errors == []
-    assert notebook.strangers == []
 
 
 def weights(notebook):

@@ -1,6 +1,5 @@
 """The knock-out widget of notebook 04 in a real JupyterLab: layer, part and question from the keyboard."""
 
-import pytest
 from test_widgets_in_lab import both_themes
 
 PANEL = ".course-knockouts"
@@ -8,17 +7,6 @@ VIEW = f"{PANEL} .course-knockout"
 SHOWN = f"document.querySelector('{VIEW}').innerHTML"
 SUMMARY = f"document.querySelector('{VIEW} .summary').textContent"
 ALERT = f"{PANEL} .course-message [role=alert]"
-
-
-@pytest.fixture
-def opened(root, notebook):
-    """The notebook with all cells run; afterwards the page has had no error and asked nobody but the server."""
-    [path] = root.glob("04_*.ipynb")
-    notebook.open(path.name)
-    notebook.run_all(timeout_s=600)
-    yield notebook
-    assert notebook.errors == []
-    assert notebook.strangers == []
 
 
 def test_knockout_widget(opened, picture):

@@ -1,27 +1,15 @@
 """The surprisal widget of notebook 06 in a real JupyterLab: a text is typed, a token is picked by the keyboard."""
 
-import pytest
 from test_widgets_in_lab import both_themes
 
 VIEW = ".course-surpriser .course-surprisal"
 DATA = f"document.querySelector('{VIEW}').dataset"
 
 
-@pytest.fixture
-def read(root, notebook):
-    """The notebook with all cells run; afterwards the page has had no error and asked nobody but the server."""
-    [path] = root.glob("06_*.ipynb")
-    notebook.open(path.name)
-    notebook.run_all(timeout_s=400)
-    yield notebook
-    assert notebook.errors == []
-    assert notebook.strangers == []
-
-
-def test_surprisal_widget(read, picture):
-    page = read.page
-    view = read.locate(VIEW)
-    both_themes(read, picture, ".course-surpriser", "surprisal")
+def test_surprisal_widget(opened, picture):
+    page = opened.page
+    view = opened.locate(VIEW)
+    both_themes(opened, picture, ".course-surpriser", "surprisal")
     tokens = page.locator(f"{VIEW} li")
     assert tokens.count() == int(view.get_attribute("data-tokens")) > 5
     assert "bits, probability" in tokens.last.get_attribute("title")
@@ -30,10 +18,10 @@ def test_surprisal_widget(read, picture):
     handle = page.locator(".course-surpriser .noUi-handle")
     handle.focus()
     page.keyboard.press("Home")
-    read.until(f"() => {DATA}.chosen === '0'")
+    opened.until(f"() => {DATA}.chosen === '0'")
     assert "not predicted" in page.locator(VIEW).inner_text()
     page.keyboard.press("ArrowRight")
-    read.until(f"() => {DATA}.chosen === '1'")
+    opened.until(f"() => {DATA}.chosen === '1'")
     assert page.locator(f"{VIEW} table tr.itself").count() == 1
     assert page.locator(f"{VIEW} li[aria-current=true]").count() == 1
 
@@ -41,15 +29,15 @@ def test_surprisal_widget(read, picture):
     first, before = box.input_value(), view.get_attribute("data-tokens")
     box.fill("The cat <script>x")
     page.keyboard.press("Tab")
-    read.until(f"([old]) => {DATA}.tokens !== old", before)
+    opened.until(f"([old]) => {DATA}.tokens !== old", before)
     assert view.locator("script").count() == 0
     assert "".join(page.locator(f"{VIEW} bdi").all_inner_texts()).replace("␣", " ") == "The cat <script>x"
 
     box.fill("")
     page.keyboard.press("Tab")
-    message = read.locate(".course-surpriser .course-message [role=alert]")
+    message = opened.locate(".course-surpriser .course-message [role=alert]")
     assert "Not updated." in message.inner_text()
-    picture(read.locate(".course-surpriser"), "surprisal-message")
+    picture(opened.locate(".course-surpriser"), "surprisal-message")
     box.fill(first)
     page.keyboard.press("Tab")
-    read.until(f"([old]) => {DATA}.tokens === old && !document.querySelector('.course-message [role=alert]')", before)
+    opened.until(f"([old]) => {DATA}.tokens === old && !document.querySelector('.course-message [role=alert]')", before)

@@ -1,21 +1,8 @@
 """Notebook 08 in a real JupyterLab: will it fit, worked from the keyboard; and a formula of the reader's own."""
 
-import pytest
-
 FIT = ".course-fits .course-fit"
 DATA = f"document.querySelector('{FIT}').dataset"
 DARK = "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
-
-
-@pytest.fixture
-def opened(root, notebook):
-    """The notebook, all cells run; afterwards the page has had no error and asked nobody but the server."""
-    [path] = root.glob("08_*.ipynb")
-    notebook.open(path.name)
-    notebook.run_all(timeout_s=420)
-    yield notebook
-    assert notebook.errors == []
-    assert notebook.strangers == []
 
 
 def slider(page, number):

@@ -1,21 +1,8 @@
 """Notebook 10 in a real JupyterLab: a row tile by tile, worked by its button and from the keyboard."""
 
-import pytest
-
 ROW = ".course-tile-steps .course-tiles"
 DATA = f"document.querySelector('{ROW}').dataset"
 DARK = "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
-
-
-@pytest.fixture
-def opened(root, notebook):
-    """The notebook, all cells run; afterwards the page has had no error and asked nobody but the server."""
-    [path] = root.glob("10_*.ipynb")
-    notebook.open(path.name)
-    notebook.run_all(timeout_s=420)
-    yield notebook
-    assert notebook.errors == []
-    assert notebook.strangers == []
 
 
 def slider(page, number):

@@ -1,21 +1,8 @@
 """Notebook 11 in a real JupyterLab: how many bits, worked from the keyboard."""
 
-import pytest
-
 PANEL = ".course-roundings .course-rounding"
 DATA = f"document.querySelector('{PANEL}').dataset"
 DARK = "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
-
-
-@pytest.fixture
-def opened(root, notebook):
-    """The notebook, all cells run; afterwards the page has had no error and asked nobody but the server."""
-    [path] = root.glob("11_*.ipynb")
-    notebook.open(path.name)
-    notebook.run_all(timeout_s=420)
-    yield notebook
-    assert notebook.errors == []
-    assert notebook.strangers == []
 
 
 def test_how_many_bits(opened, picture):

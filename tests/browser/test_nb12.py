@@ -1,21 +1,8 @@
 """Notebook 12 in a real JupyterLab: proposals watched pass by pass, from the keyboard."""
 
-import pytest
-
 PASSES = ".course-speculation .course-passes"
 DATA = f"document.querySelector('{PASSES}').dataset"
 DARK = "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
-
-
-@pytest.fixture
-def opened(root, notebook):
-    """The notebook, all cells run; afterwards the page has had no error and asked nobody but the server."""
-    [path] = root.glob("12_*.ipynb")
-    notebook.open(path.name)
-    notebook.run_all(timeout_s=420)
-    yield notebook
-    assert notebook.errors == []
-    assert notebook.strangers == []
 
 
 def slider(page, number):

@@ -732,12 +732,12 @@ def diagnosis_takes_too_few_for_the_order():
     return RIGHT | {"E": "top-p first"}
 
 
-@mutant("07.7", "the five letters as keys")
+@mutant("07.7", "the letters A, B, C, D, E as keys")
 def diagnosis_in_lower_case():
     return {letter.lower(): name for letter, name in RIGHT.items()}
 
 
-@mutant("07.7", "name the mistakes as MISTAKES does")
+@mutant("07.7", "name the mistakes as the list above does")
 def diagnosis_in_own_words():
     return RIGHT | {"D": "the repetition penalty has the wrong sign"}
 

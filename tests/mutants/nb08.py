@@ -373,7 +373,7 @@ def diagnosis_in_other_words():
     return {"A": "top left", "B": "no mask", "C": "late"}
 
 
-@mutant("08.5", "the three letters as keys")
+@mutant("08.5", "the letters A, B, C as keys")
 def diagnosis_of_two():
     return {"A": "corner", "B": "no mask"}
 

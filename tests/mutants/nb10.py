@@ -422,7 +422,7 @@ def diagnosis_in_other_words():
     return {"A": "tail", "B": "diagonal", "C": "rescale"}
 
 
-@mutant("10.5", "return a dict with the three letters as keys")
+@mutant("10.5", "return a dict with the letters A, B, C as keys")
 def diagnosis_without_c():
     return {"A": "no tail", "B": "open diagonal"}
 

@@ -337,7 +337,7 @@ def diagnosis_in_other_words():
     return {"A": "forgets the bonus", "B": "target again", "C": "greedy draft"}
 
 
-@mutant("12.5", "the three letters as keys")
+@mutant("12.5", "the letters A, B, C as keys")
 def diagnosis_of_two():
     return {"A": "no bonus", "B": "target again"}
 

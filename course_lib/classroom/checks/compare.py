@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -39,6 +39,30 @@ def expect_equal(got: Any, expected: Any, likely: str, *, where: str = "result")
     """
     if difference := first_difference(got, expected, where):
         raise CheckFailed(show(expected), show(got), difference, misfit(got, expected) or likely)
+
+
+def expect_diagnosis(got: Any, right: Mapping[str, str], mistakes: Collection[str],
+                     evidence: Mapping[str, str]) -> None:
+    """Refuse `got` unless it names the mistake of each suspect.
+
+    Args:
+        right: the mistakes by the letters of the suspects.
+        mistakes: all names to choose from.
+        evidence: for each letter, what a wrong diagnosis leaves unexplained.
+
+    Raises:
+        CheckFailed: a letter is missing or unknown, or a mistake has another name or is not the one.
+    """
+    letters = sorted(got) if isinstance(got, dict) else got
+    expect_equal(letters, sorted(right), f"return a dict with the letters {', '.join(sorted(right))} as keys",
+                 where="the letters")
+    for letter, name in got.items():
+        if not (isinstance(name, str) and name in mistakes):
+            raise CheckFailed(f"one of {', '.join(mistakes)}", show(name), f"result[{letter!r}]",
+                              "name the mistakes as the list above does")
+        if name != right[letter]:
+            raise CheckFailed("the mistake that explains all that it shows", show(name), f"result[{letter!r}]",
+                              f"look at {letter} again: {evidence[letter]}")
 
 
 def expect_close(got: Any, expected: torch.Tensor | Real, likely: str, *, rtol: float = 1e-5,

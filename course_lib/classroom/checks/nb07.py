@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from course_lib.analysis.stats import count_limits, outside
-from course_lib.classroom.broken_samplers import MISTAKES, SAMPLERS
+from course_lib.classroom.broken_samplers import MISTAKES
 from course_lib.classroom.checks import Exercise
-from course_lib.classroom.checks.compare import CheckFailed, expect_close, expect_equal, show
+from course_lib.classroom.checks.compare import CheckFailed, expect_close, expect_diagnosis, expect_equal
 from course_lib.config import SamplingParams
 from course_lib.sampling import apply_penalties, apply_temperature, apply_top_k, sample
 
@@ -417,16 +417,7 @@ EVIDENCE = {
 
 
 def check_diagnosis(attempt: Callable) -> None:
-    got, right = attempt(), diagnosis()
-    letters = sorted(got) if isinstance(got, dict) else got
-    expect_equal(letters, sorted(SAMPLERS), "return a dict with the five letters as keys", where="the letters")
-    for letter, name in got.items():
-        if not (isinstance(name, str) and name in MISTAKES):
-            raise CheckFailed(f"one of {', '.join(MISTAKES)}", show(name), f"result[{letter!r}]",
-                              "name the mistakes as MISTAKES does")
-        if name != right[letter]:
-            raise CheckFailed("the mistake that explains all of its lines", show(name), f"result[{letter!r}]",
-                              f"look at {letter} again: {EVIDENCE[letter]}")
+    expect_diagnosis(attempt(), diagnosis(), MISTAKES, EVIDENCE)
 
 
 EXERCISES = (

@@ -9,7 +9,14 @@ from torch import Tensor
 
 from course_lib.classroom.cache_ladder import MISTAKES, SUSPECTS, Buffers
 from course_lib.classroom.checks import Exercise
-from course_lib.classroom.checks.compare import CheckFailed, expect_close, expect_equal, expect_number, show
+from course_lib.classroom.checks.compare import (
+    CheckFailed,
+    expect_close,
+    expect_diagnosis,
+    expect_equal,
+    expect_number,
+    show,
+)
 from course_lib.config import ModelConfig
 from course_lib.costs import kv_bytes_per_token
 
@@ -207,16 +214,7 @@ EVIDENCE = {
 
 
 def check_diagnosis(attempt: Callable) -> None:
-    got, right = attempt(), diagnosis()
-    letters = sorted(got) if isinstance(got, dict) else got
-    expect_equal(letters, sorted(SUSPECTS), "return a dict with the three letters as keys", where="the letters")
-    for letter, name in got.items():
-        if not (isinstance(name, str) and name in MISTAKES):
-            raise CheckFailed(f"one of {', '.join(MISTAKES)}", show(name), f"result[{letter!r}]",
-                              "name the mistakes as the list above does")
-        if name != right[letter]:
-            raise CheckFailed("the mistake that explains all of its lines", show(name), f"result[{letter!r}]",
-                              f"look at {letter} again: {EVIDENCE[letter]}")
+    expect_diagnosis(attempt(), diagnosis(), MISTAKES, EVIDENCE)
 
 
 # 08.6

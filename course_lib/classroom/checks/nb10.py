@@ -15,7 +15,7 @@ from course_lib.classroom.checks import Exercise
 from course_lib.classroom.checks.compare import (
     CheckFailed,
     expect_close,
-    expect_equal,
+    expect_diagnosis,
     expect_number,
     misfit,
     show,
@@ -279,16 +279,7 @@ EVIDENCE = {
 
 
 def check_diagnosis(attempt: Callable) -> None:
-    got, right = attempt(), diagnosis()
-    expect_equal(sorted(got) if isinstance(got, dict) else got, sorted(SUSPECTS),
-                 "return a dict with the three letters as keys", where="the letters")
-    for letter, name in got.items():
-        if not (isinstance(name, str) and name in MISTAKES):
-            raise CheckFailed(f"one of {', '.join(MISTAKES)}", show(name), f"result[{letter!r}]",
-                              "name the mistakes as the list above does")
-        if name != right[letter]:
-            raise CheckFailed("the mistake that explains all of its line", show(name), f"result[{letter!r}]",
-                              f"look at {letter} again: {EVIDENCE[letter]}")
+    expect_diagnosis(attempt(), diagnosis(), MISTAKES, EVIDENCE)
 
 
 EXERCISES = (
