@@ -1,7 +1,9 @@
 """FlashAttention as one Triton kernel: a program for each tile of queries, whose tiles of keys pass by on the chip.
 
-On a GPU Triton compiles it. Without one it runs in Triton's interpreter, slowly, where the environment holds
-TRITON_INTERPRET=1 before this module is imported. Triton is large and optional, so nothing else here imports it.
+On a GPU Triton compiles it. With TRITON_INTERPRET=1 in the environment Triton's interpreter runs it, slowly, on a
+CPU too. Triton reads the variable when it is imported itself, when this module is, and when the kernel runs. So set
+it before anything imports Triton, as `torch.utils.flop_counter` does too, and leave it set; a process that has begun
+without it has to start again. Triton is large and optional, so nothing else here imports it.
 """
 
 from __future__ import annotations
@@ -99,7 +101,8 @@ def check_for_kernel(q: Tensor, k: Tensor, v: Tensor, block_q: int, block_k: int
         require(x.stride(3) == 1, f"{name}.stride(3)", x.stride(3), "1: its last axis without gaps")
         require(x.device == q.device, f"{name}.device", x.device, f"that of q, {q.device}")
     if not interpreted():
-        require(q.is_cuda, "q.device", q.device, "a GPU, or set TRITON_INTERPRET=1 before the import to run on a CPU")
+        require(q.is_cuda, "q.device", q.device, "a GPU; for a CPU, start Python with TRITON_INTERPRET=1 in its "
+                                                 "environment")
 
 
 def padded(head_dim: int) -> int:
@@ -120,5 +123,5 @@ def dot_type(q: Tensor) -> tl.dtype:
 
 
 def interpreted() -> bool:
-    """Whether Triton runs the kernel in its interpreter, as the environment told it at the import."""
+    """Whether Triton runs the kernel in its interpreter, as the environment said when this module was imported."""
     return not isinstance(attention_tile, triton.JITFunction)

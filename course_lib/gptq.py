@@ -22,8 +22,7 @@ def gptq(weight: Tensor, hessian: Tensor, bits: int, group_size: int | None = No
         weight: (N, K).
         hessian: (K, K), the sum of x x^T over typical inputs x, (K,) each; scaling it changes nothing.
         bits, group_size: as for `round_to_nearest`.
-        damping: share of the mean of the diagonal that is added to it, > 0, since inputs that never occur
-            leave the matrix singular.
+        damping: as for `error_feedback`.
 
     Returns:
         As `round_to_nearest`: codes (N, K), scales and zeros (N, K / G, 1).
@@ -32,10 +31,10 @@ def gptq(weight: Tensor, hessian: Tensor, bits: int, group_size: int | None = No
         ValueError: the hessian is not (K, K), or not one of finite inputs.
     """
     check_bits(bits)
-    require(is_number(damping) and damping > 0, "damping", damping, "a number > 0")
     (N, K), G = weight.shape, group_size or weight.shape[1]
     split_groups(weight, G)  # refuses a size that does not divide
-    w, feedback = weight.detach().float().clone(), error_feedback(hessian, K, damping)
+    require(hessian.shape == (K, K), "hessian.shape", tuple(hessian.shape), f"({K}, {K})")
+    w, shares = weight.detach().float().clone(), error_feedback(hessian, damping=damping)
     codes, grids = torch.empty(N, K, dtype=torch.int8), []
     for k in range(K):
         if k % G == 0:  # the group's grid fits what earlier errors have made of its weights
@@ -43,19 +42,38 @@ def gptq(weight: Tensor, hessian: Tensor, bits: int, group_size: int | None = No
         scale, zero = grids[-1]
         zero_point = -zero / scale
         column = quantize_tensor(w[:, k : k + 1], scale, bits, zero_point=zero_point)  # (N, 1)
-        error = (w[:, k : k + 1] - dequantize(column, scale, zero_point=zero_point)) / feedback[k, k]
-        w[:, k + 1 :] -= error * feedback[k, k + 1 :]
+        error = w[:, k : k + 1] - dequantize(column, scale, zero_point=zero_point)
+        w[:, k + 1 :] += error * shares[k, k + 1 :]
         codes[:, k : k + 1] = column
     scales, zeros = (torch.stack(parts, dim=1) for parts in zip(*grids))  # (N, K / G, 1)
     return codes, scales, zeros
 
 
-def error_feedback(hessian: Tensor, K: int, damping: float) -> Tensor:
-    """The upper Cholesky factor of the inverse Hessian: row k says how later columns answer an error in column k."""
-    require(hessian.shape == (K, K), "hessian.shape", tuple(hessian.shape), f"({K}, {K})")
+def error_feedback(hessian: Tensor, *, damping: float = 0.01) -> Tensor:
+    """Which share of the rounding error of a column each later column takes over: row k for an error in column k.
+
+    The last of two columns takes h01 / h11. With more of them the shares depend on one another: they are the rows of
+    the upper Cholesky factor of the inverse, each divided by minus its entry on the diagonal.
+
+    Args:
+        hessian: (K, K), the sum or the mean of x x^T over typical inputs x.
+        damping: share of the mean of the diagonal that is added to it, > 0, since inputs that never occur leave
+            the matrix singular.
+
+    Returns:
+        (K, K), zero except right of the diagonal.
+
+    Raises:
+        ValueError: the hessian is not one of finite inputs, or the damping is not > 0.
+
+    >>> f"{error_feedback(torch.tensor([[1.0, 0.9], [0.9, 1.0]]), damping=1e-9)[0, 1]:.3f}"
+    '0.900'
+    """
+    require(is_number(damping) and damping > 0, "damping", damping, "a number > 0")
     diagonal = hessian.diagonal().double()
     require(bool(hessian.isfinite().all()) and bool((diagonal >= 0).all()), "hessian", "one with NaN, infinity or "
             "a negative diagonal", "a sum of x x^T")
     mean = diagonal.mean().item() or 1.0  # of inputs that are all zero, any will do
-    damped = hessian.double() + damping * mean * torch.eye(K, dtype=torch.float64)
-    return torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(damped)), upper=True).float()
+    damped = hessian.double() + damping * mean * torch.eye(len(hessian), dtype=torch.float64)
+    factor = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(damped)), upper=True)
+    return (-factor / factor.diagonal().unsqueeze(-1)).triu(1).float()

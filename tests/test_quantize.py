@@ -351,9 +351,20 @@ def test_error_feedback_is_optimal_brain_surgery_column_by_column():
     torch.testing.assert_close(dequantize(codes, scale) + zero, w, rtol=0, atol=1e-5)
 
 
+def test_shares_of_an_error_are_those_of_least_squares():
+    """Row k of the shares against a plain solve over the columns that are still to come."""
+    x = correlated_inputs(K=5).double()
+    H = x.T @ x
+    shares = error_feedback(H, damping=1e-9)
+    for k in range(4):
+        best = torch.linalg.solve(H[k + 1 :, k + 1 :], H[k + 1 :, k])
+        torch.testing.assert_close(shares[k, k + 1 :].double(), best, rtol=1e-4, atol=1e-5)
+    assert not shares.tril().any()
+
+
 def test_a_singular_hessian_is_damped():
     for hessian in (torch.zeros(4, 4), torch.ones(4, 4)):
-        assert error_feedback(hessian, 4, 0.01).isfinite().all()
+        assert error_feedback(hessian).isfinite().all()
 
 
 # --- whole models -----------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import torch
 
-from course_lib.analysis.bench import seconds_of
-from course_lib.analysis.long_texts import course_text
+from course_lib.analysis.heads import lines_said_twice
 from course_lib.checkpoint import load
 from course_lib.config import SamplingParams
-from course_lib.generate import Draft, LanguageModel, Prompt, stream
-from course_lib.kv_cache import StaticCache
+from course_lib.generate import Draft, LanguageModel, Prompt, encode_prompt, stream
 from course_lib.speculative import Pass, acceptance_rate, passes
+from course_lib.tokenizer import Tokenizer
+from course_lib.training.corpus import documents, people
 
 QUESTIONS = ("What is gravity?", "What is the capital of France?", "so which city is India's capital",
              "How does a KV cache work?", "What is a volcano?", "Why do we dream?", "What is photosynthesis?",
@@ -94,37 +94,24 @@ def how_many_accepted(rounds: Sequence[Pass], k: int) -> list[int]:
     return [sum(one.accepted == i for one in rounds if len(one.proposal) == k) for i in range(k + 1)]
 
 
-
-def times_faster(lm: LanguageModel, prompts: Sequence[Prompt], draft: Draft, temperature: float = 0, *,
-                 max_tokens: int = 24, rounds: int = 3) -> float:
-    """How many times as fast text comes with a draft as without, in tokens a second; the fastest of some rounds.
-
-    The two take turns at every prompt, so that what disturbs one disturbs both.
-    """
-    params = SamplingParams(temperature=temperature, seed=0, max_tokens=max_tokens)
-    seconds, tokens = [0.0, 0.0], [0, 0]
-    for prompt in prompts:
-        turns = [[write_all(lm, [prompt], params, one) for one in (None, draft)] for _ in range(rounds)]
-        for i, tallies in enumerate(zip(*turns)):
-            seconds[i] += min(tally.seconds for tally in tallies)
-            tokens[i] += tallies[0].tokens
-    return (seconds[0] / tokens[0]) / (seconds[1] / tokens[1])
-
-
 @torch.inference_mode()
-def check_ms(lm: LanguageModel, rows: Sequence[int], *, batch_size: int = 1, runs: int = 20) -> list[float]:
-    """Milliseconds of a pass over that many new tokens of each text, after 64 tokens; the fastest of some runs."""
-    most = 64 + max(rows)
-    text = course_text(lm.tokenizer, most)[None].expand(batch_size, -1).to(lm.model.embed_tokens.weight.device)
-    kv_cache = StaticCache.for_model(lm.model, most, batch_size=batch_size)
-    lm.model(text[:, :64], kv_cache=kv_cache)
+def overlaps(lm: LanguageModel, draft: LanguageModel, prompts: Sequence[Prompt], token_ids: Sequence[Sequence[int]],
+             temperatures: Sequence[float]) -> list[float]:
+    """For each temperature above 0 the overlap of target and draft, the sum of min(p, q), in the mean over the places
+    of the same texts.
 
-    def check(n: int) -> None:
-        kv_cache.crop(64)
-        lm.model(text[:, 64 : 64 + n], kv_cache=kv_cache)
-
-    timed = [[1000 * seconds_of(lambda n=n: check(n)) for n in rows] for _ in range(runs)]
-    return [min(column) for column in zip(*timed)]
+    Args:
+        token_ids: what was written after each prompt.
+    """
+    totals, places = torch.zeros(len(temperatures), dtype=torch.float64), 0
+    for prompt, written in zip(prompts, token_ids, strict=True):
+        asked = encode_prompt(lm.tokenizer, prompt)
+        ids = torch.tensor([[*asked, *written]], device=lm.model.embed_tokens.weight.device)
+        pair = [one.model(ids)[0, len(asked) - 1 : -1].double().cpu() for one in (lm, draft)]  # (places, V) each
+        shares = ([(logits / t).softmax(-1) for logits in pair] for t in temperatures)
+        totals += torch.stack([torch.minimum(*both).sum() for both in shares])
+        places += len(written)
+    return (totals / places).tolist()
 
 
 def draft_for(lm: LanguageModel) -> LanguageModel:
@@ -132,3 +119,21 @@ def draft_for(lm: LanguageModel) -> LanguageModel:
     draft = load("pocket-draft")
     same = lm.tokenizer.mergeable_ranks == draft.tokenizer.mergeable_ranks
     return draft if same and lm.tokenizer.special_tokens == draft.tokenizer.special_tokens else lm
+
+
+def other_text(tokenizer: Tokenizer, tokens: int, seed: int = 5) -> list[int]:
+    """That many ids of text such as `pocket` learned from, written anew with another seed."""
+    ids: list[int] = []
+    for document in documents(seed=seed):
+        ids += tokenizer.encode_prompt(document)
+        if len(ids) >= tokens:
+            break
+    return ids[:tokens]
+
+
+def names_begun_again(tokenizer: Tokenizer) -> list[list[int]]:
+    """Four prompts: a line of 24 tokens of names, and the first two tokens of the same line again."""
+    names = people()
+    lines = lines_said_twice(tokenizer, names["girls"] + names["boys"], 24, batch_size=4,
+                             generator=torch.Generator().manual_seed(0))
+    return [line[:26].tolist() for line in lines]

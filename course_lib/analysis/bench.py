@@ -6,7 +6,6 @@ Engines that are compared take turns, so that whatever else the machine does mee
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,13 +15,17 @@ from statistics import median
 
 import torch
 
-from course_lib.analysis.engines import ENGINES, available, processes
-from course_lib.analysis.machine_speed import calibrate
+from course_lib.analysis.acceptance import KINDS, write_all
+from course_lib.analysis.draft_race import race
+from course_lib.analysis.engines import COUNTED, ENGINES, available, counts, processes
+from course_lib.analysis.machine_speed import calibrate, seconds_of
 from course_lib.analysis.phase_times import SHAPES, timing_model
 from course_lib.checkpoint import LanguageModel, find_folder, load, save
 from course_lib.command_line import Parser, in_range, usage_errors
 from course_lib.config import SamplingParams, require
 from course_lib.costs import decode_bytes
+from course_lib.drafts import DraftModel, PromptLookup
+from course_lib.fast_layer import packed_weights
 from course_lib.hf_config import read_config
 from course_lib.sampling import request_generator, sample
 from course_lib.tokenizer import Tokenizer
@@ -36,14 +39,8 @@ BUFFER = 16384 * 1024  # float32 numbers, 67 MB: more than a cache holds
 VOCABULARIES = (4_096, 151_936)  # of pocket, and of Qwen2.5
 SAMPLING = (SamplingParams(temperature=0.8), SamplingParams(temperature=0.8, top_p=0.95),
             SamplingParams(temperature=0.8, top_k=50, top_p=0.95, min_p=0.02, repetition_penalty=1.1))
+DRAFT_TOKENS = 64  # of an answer, at most
 Row = tuple[str, ...]
-
-
-def seconds_of(call: Callable[[], object]) -> float:
-    """Wall-clock time of one call."""
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 @contextmanager
@@ -69,12 +66,31 @@ def engine_rows(model: str, engines: Sequence[str], *, bytes_per_s: float, runs:
     first = engines[0]
     for name in engines:
         rate = tokens / median(results[name][1] for results in rounds)
-        ratios = sorted(results[first][1] / results[name][1] for results in rounds)
+        ratios = spread(results[first][1] / results[name][1] for results in rounds)
         nbytes = decode_bytes(config, prompt_tokens + tokens // 2, bytes_per_element=4,
                               bytes_per_weight=ENGINES[name].bytes_per_weight)
         same = sum(results[name][0] == results[first][0] for results in rounds)
-        yield (model, name, f"{rate:.0f}", f"{median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
-               f"{rate * nbytes / bytes_per_s:.0%}", f"{same} of {runs}")
+        yield (model, name, f"{rate:.0f}", ratios, f"{rate * nbytes / bytes_per_s:.0%}", f"{same} of {runs}")
+
+
+def draft_rows(lm: LanguageModel, runs: int) -> Iterator[Row]:
+    """What drafts are worth for `pocket`, by kind of text, with weights packed for the rows of a check."""
+    drafts = {"pocket-draft, k = 3": DraftModel(load("pocket-draft", device="cpu"), 3),
+              f"counts of {COUNTED:,} tokens, k = 12": counts(lm),
+              "look-up in the prompt, k = 8": PromptLookup()}
+    with packed_weights(lm.model):
+        for temperature in (0, 0.8):
+            params = SamplingParams(temperature=temperature, seed=0, max_tokens=DRAFT_TOKENS)
+            ratios = race(lm, KINDS, drafts, temperature=temperature, max_tokens=DRAFT_TOKENS, rounds=runs)
+            for (kind, name), each in ratios.items():
+                written = write_all(lm, KINDS[kind], params, drafts[name])
+                yield (kind, f"{temperature:g}", name, f"{written.tokens_per_pass:.2f}", spread(each))
+
+
+def spread(ratios: Iterable[float]) -> str:
+    """The middle of some ratios, and their range."""
+    ordered = sorted(ratios)
+    return f"{median(ordered):.2f} ({ordered[0]:.2f} to {ordered[-1]:.2f})"
 
 
 def their_sampler(params: SamplingParams, seen: torch.Tensor) -> Callable[[torch.Tensor], object]:
@@ -181,6 +197,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             head = ("model", "engine", "tokens/s", f"beside {engines[0]}", "of the memory's limit", "same ids")
             rows = engine_rows(model, engines, bytes_per_s=found.bytes_per_s, runs=args.runs, **sizes)
             print_table(head, rows)
+            print()
+        if "pocket" in models and (not args.engine or "+ speculative" in args.engine):
+            head = ("text", "temperature", "draft", "tokens a pass", "times as fast as without")
+            print_table(head, draft_rows(load("pocket", device="cpu"), args.runs))
             print()
         if args.details:
             print_table(("measured", "", "conditions"), detail_rows(load("pocket", device="cpu"), args.runs))

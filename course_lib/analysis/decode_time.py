@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 
-from course_lib.analysis.bench import seconds_of
+from course_lib.analysis.machine_speed import seconds_of
 from course_lib.config import ModelConfig, require
 from course_lib.few_rows import speed_up_few_rows
 from course_lib.model import CausalLM

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,13 +22,16 @@ from typing import Any
 
 import torch
 
+from course_lib.analysis.acceptance import other_text
 from course_lib.checkpoint import LanguageModel, find_folder, load
 from course_lib.compiled import find_compiler
 from course_lib.config import SamplingParams
-from course_lib.drafts import DraftModel
-from course_lib.generate import stream
+from course_lib.drafts import NGramDraft
+from course_lib.fast_layer import packed_weights
+from course_lib.generate import Draft, stream
 from course_lib.quantize import quantize
 
+COUNTED = 3_000_000  # tokens
 Run = Callable[[list[int], int], list[int]]  # prompt ids and how many new ones, to the new ones
 
 
@@ -49,12 +52,14 @@ class Engine:
     only: str | None = None
 
 
-def ours(change: Callable[[LanguageModel], LanguageModel] = lambda lm: lm, *, draft: str | None = None,
-         **options: Any) -> Callable[[str], Run]:
-    """Decoding with `course_lib`, after a change to the model."""
+def ours(change: Callable[[LanguageModel], LanguageModel] = lambda lm: lm, *,
+         draft: Callable[[LanguageModel], Draft] | None = None, **options: Any) -> Callable[[str], Run]:
+    """Decoding with `course_lib`, after a change to the model; with a draft the weights are packed for several rows."""
     def build(name: str) -> Run:
         lm = change(load(name, device="cpu", dtype=torch.float32, **options))
-        guess = DraftModel(load(draft, device="cpu", dtype=torch.float32), num_speculative_tokens=4) if draft else None
+        guess, kept = draft(lm) if draft else None, ExitStack()
+        if guess:
+            kept.enter_context(packed_weights(lm.model))
 
         def run(prompt_ids: list[int], tokens: int) -> list[int]:
             params = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
@@ -62,9 +67,15 @@ def ours(change: Callable[[LanguageModel], LanguageModel] = lambda lm: lm, *, dr
             "".join(running)
             return list(running.output.token_ids)
 
+        run.kept = kept  # the weights stay packed for as long as there is a `run`
         return run
 
     return build
+
+
+def counts(lm: LanguageModel) -> NGramDraft:
+    """Counts of text such as `pocket` learned from, as a draft."""
+    return NGramDraft(other_text(lm.tokenizer, COUNTED), num_speculative_tokens=12)
 
 
 def transformers(name: str) -> Run:
@@ -121,7 +132,7 @@ ENGINES: dict[str, Engine] = {
     "+ compile": Engine(ours(compile=True), ready=lambda: find_compiler() is not None),
     "+ int8": Engine(ours(lambda lm: quantize(lm, bits=8)), bytes_per_weight=1),
     "+ int4": Engine(ours(lambda lm: quantize(lm, bits=4, group_size=32)), bytes_per_weight=0.5),
-    "+ speculative": Engine(ours(draft="pocket-draft"), only="pocket"),
+    "+ speculative": Engine(ours(draft=counts), only="pocket"),
     "CTranslate2 float32": Engine(ctranslate2("float32"), ready=installed("ctranslate2")),
     "CTranslate2 int8": Engine(ctranslate2("int8"), bytes_per_weight=1, ready=installed("ctranslate2")),
 }

@@ -45,6 +45,13 @@ def now() -> float:
     return time.thread_time() if alone else time.perf_counter()
 
 
+def seconds_of(call: Callable[[], object]) -> float:
+    """Wall-clock time of one call."""
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
 def fastest(calls: Mapping[Key, Callable[[], object]], rounds: int) -> dict[Key, float]:
     """Seconds of each call, the least of its rounds.
 

@@ -55,7 +55,9 @@ def peak_bytes(call: Callable[[], object]) -> int:
     """The most bytes of tensors that a call holds at once, its result included and its inputs not.
 
     What a single operation of PyTorch allocates for itself and frees before it returns is not seen. Of fused attention
-    on a CPU that is about half a megabyte for each thread.
+    on a CPU that is about half a megabyte for each thread. Under `torch.inference_mode` more counts as one operation:
+    all of `scaled_dot_product_attention` with the MATH back end, so that its (T, S) matrices go unseen. Call it
+    without, or under `torch.no_grad`, to see them.
 
     >>> import torch
     >>> peak_bytes(lambda: torch.ones(1000).exp() + 1)  # never more than two of the three at once

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from course_lib.analysis.machine_speed import fastest, finished
 from course_lib.config import ModelConfig, require
+from course_lib.costs import attention_parameters, mlp_parameters
 from course_lib.fast_layer import speed_up
 from course_lib.kv_cache import StaticCache
 from course_lib.model import CausalLM
@@ -61,9 +63,30 @@ def twin(layer: torch.nn.Module, layer_idx: int) -> torch.nn.Module:
     return other
 
 
+def cut_into_layers(config: ModelConfig, layers: int) -> ModelConfig:
+    """A shape with about as many weights, in more layers or in fewer: only the width of the MLP changes.
+
+    A step of it reads as many bytes and computes as much, in another number of operations.
+
+    Raises:
+        ValueError: the attention alone would have more weights than all layers of `config`.
+    """
+    weights = config.num_hidden_layers * (attention_parameters(config) + mlp_parameters(config))
+    left = weights / layers - attention_parameters(config)
+    width = config.intermediate_size * left / mlp_parameters(config)
+    most = weights // attention_parameters(config)
+    require(width >= 2, "layers", layers, f"so few that an MLP is left beside the attention, below {most}")
+    return replace(config, num_hidden_layers=layers, intermediate_size=2 * round(width / 2))
+
+
 def prefill_times(model: CausalLM, lengths: Sequence[int], *, rounds: int = 3) -> dict[int, float]:
-    """Seconds to the logits after a prompt, by its length in tokens: the least of the rounds, which take turns."""
-    return fastest({T: step(model, context=T, tokens=T) for T in lengths}, rounds)
+    """Seconds to the logits after a prompt, by its length in tokens: the least of the rounds, which take turns.
+
+    The longest comes first, because a long one drives the weights of a small model out of the processor's caches, and
+    a short one right after it would pay for that.
+    """
+    seconds = fastest({T: step(model, context=T, tokens=T) for T in sorted(lengths, reverse=True)}, rounds)
+    return {T: seconds[T] for T in lengths}
 
 
 def decode_times(model: CausalLM, contexts: Sequence[int], *, rounds: int = 10) -> dict[int, float]:

@@ -55,8 +55,9 @@ class Machine:
                        dollars_per_hour=price and n * price)
 
 
-# Peaks as their makers print them, of dense bfloat16 products. Prices are assumptions, round numbers of late 2025: a
-# GPU in the cloud by the hour; a computer at home as its price over three years of use day and night, without power.
+# Peaks of products without sparsity: of bfloat16, printed by the maker, for NVIDIA's; computed where a source says so.
+# Prices are assumptions, round numbers of late 2025: a GPU in the cloud by the hour; a computer at home as its price
+# over three years of use day and night, without power.
 MACHINES: dict[str, Machine] = {machine.name: machine for machine in (
     Machine("H100 SXM", 3.35e12, 989e12, memory_bytes=80e9, dollars_per_hour=2.5,
             source="NVIDIA H100 datasheet: 3.35 TB/s; 1,979 TFLOPS with sparsity, half of it without"),
@@ -115,9 +116,10 @@ def regime(flops: float, nbytes: float, machine: Machine) -> str:
 def critical_batch(machine: Machine, bytes_per_weight: float = 2) -> float:
     """The number of rows at which multiplying takes as long as reading the weights, caches left out.
 
-    A row costs 2 FLOPs a weight, and the weight `bytes_per_weight` bytes once for all rows. Below, a row more is
-    nearly free; above, it costs as much as the rows before. The bound is derived in "How to Scale Your Model"
-    (Austin et al. 2025), chapter 7.
+    For a dense model: a row costs 2 FLOPs a weight, and the weight `bytes_per_weight` bytes once for all rows. Below,
+    a row more is nearly free; above, it costs as much as the rows before. A mixture of experts needs more rows, since
+    these read more weights together than each of them uses. The bound is derived in "How to Scale Your Model" (Austin
+    et al. 2025), chapter 7.
 
     >>> round(critical_batch(MACHINES["H100 SXM"]))
     295

@@ -47,7 +47,8 @@ def gaps_between_tokens(model: CausalLM, *, chunk: int | None, prompt_tokens: in
     """Decode a few answers in a batch, while every now and then a long prompt has to be read as well.
 
     The work of one step of the loop is one token for each running answer and, if a prompt is waiting, one piece of
-    it. One process does all of it in turn, as a server with one model does.
+    it, in turn. A server that takes both into one pass reads the weights once for them, and delays the prompt less
+    (Agrawal et al. 2023, "SARATHI").
 
     Args:
         chunk: ids of the prompt between two steps; None: all of it.

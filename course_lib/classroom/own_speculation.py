@@ -13,8 +13,9 @@ from course_lib.generate import LanguageModel, Prompt, encode_prompt, end_ids
 from course_lib.kv_cache import StaticCache
 from course_lib.sampling import request_generator
 
-# ids so far, params, 2 k + 1 uniforms and the caches of draft and target; to proposal, p_rows, q_rows and tokens
-OnePass = Callable[[list[int], SamplingParams, Tensor, Sequence[StaticCache]],
+# ids so far, params, k uniforms to draw proposals with, k + 1 to check them with, and the caches of draft and target;
+# to proposal, p_rows, q_rows and tokens
+OnePass = Callable[[list[int], SamplingParams, Tensor, Tensor, Sequence[StaticCache]],
                    tuple[list[int], Tensor, Tensor, list[int]]]
 
 
@@ -40,7 +41,7 @@ def speculate(one_pass: OnePass, draft: LanguageModel, lm: LanguageModel, prompt
     while len(ids) < length:
         n = min(k, length - len(ids) - 1)
         uniforms = torch.rand(2 * n + 1, generator=generator, dtype=torch.float64)
-        proposal, p_rows, q_rows, tokens = one_pass(ids, params, uniforms, caches)
+        proposal, p_rows, q_rows, tokens = one_pass(ids, params, uniforms[:n], uniforms[n:], caches)
         stops = [i + 1 for i, token in enumerate(tokens) if token in ends]
         tokens = tokens[: min(stops, default=len(tokens))]  # nothing follows an end token
         p, q = ([row[token].item() for row, token in zip(rows, proposal)] for rows in (p_rows, q_rows))

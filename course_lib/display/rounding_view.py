@@ -16,7 +16,7 @@ from torch import Tensor
 from course_lib.config import require
 from course_lib.display.colors import ROLES
 from course_lib.display.diagrams.drawing import SMALL, Area, Drawing, text_width
-from course_lib.display.views import THEME, count, percent
+from course_lib.display.views import THEME, percent
 from course_lib.rounding import check_bits, split_groups
 
 # (weight, bits, per) to the weights on their grids
@@ -102,6 +102,11 @@ def effect(view: RoundingView) -> str:
             f"{view.worst:.2g} at most.")
 
 
+def in_use(view: RoundingView) -> str:
+    """What bars and lines of the picture are."""
+    return f"bars: how many weights (log); lines: marks that group 1 uses, {len(view.marks)} of {2**view.bits}"
+
+
 def said(view: RoundingView) -> str:
     """The answer, cut where it is long."""
     text = " ".join(view.answer.split())
@@ -129,8 +134,7 @@ def rounding_html(view: RoundingView) -> str:
     return (f'<div class="course course-rounding" data-marks="{len(view.marks)}" data-zeros="{view.zeros:.3f}" '
             f'data-perplexity="{view.perplexity:.3f}"><style>{THEME}{STYLE}</style>'
             f'<svg viewBox="0 0 {WIDE} {base + 46}" role="img" aria-label="{escape(rounding_summary(view))}">'
-            f'<text x="1" y="16">how many weights (log), and {count(len(view.marks), "mark")} that the first group uses'
-            f"</text>{bars}{marks}"
+            f'<text x="1" y="16">{in_use(view)}</text>{bars}{marks}'
             f'<text x="1" y="{base + 42}">−{view.largest:.2g}</text>'
             f'<text x="{WIDE // 2}" y="{base + 42}" text-anchor="middle">0</text>'
             f'<text x="{WIDE - 1}" y="{base + 42}" text-anchor="end">{view.largest:.2g}</text></svg>'
@@ -141,9 +145,10 @@ def rounding_html(view: RoundingView) -> str:
 
 def rounding_drawing(view: RoundingView) -> Drawing:
     """The still picture: the histogram over the marks, and the answer."""
-    drawing = Drawing("Weights and the marks that they are rounded to", rounding_summary(view), height=330)
-    left, wide, base = 30, 660, 200
+    drawing = Drawing("Weights and the marks that they are rounded to", rounding_summary(view), height=356)
+    left, wide, base = 30, 660, 226
     drawing.text(left, 38, settings(view), size=SMALL, anchor="start", bold=True)
+    drawing.text(left, 66, in_use(view), size=SMALL, role="faint", anchor="start")
     for i, height in enumerate(view.heights):
         x = left + wide * i / BINS
         drawing.rect(Area(x, base - HIGH * height, x + wide / BINS - 1.5, base), fill="weights", tint=0.7, radius=0)

@@ -67,9 +67,10 @@ def summary(rounds: Sequence[Round]) -> str:
     """What the passes made, in words."""
     tokens = sum(len(one.tokens) for one in rounds)
     accepted, looked = sum(map(n_accepted, rounds)), sum(min(len(one.tokens), len(one.proposal)) for one in rounds)
+    over = " The last pass adds none of its own: the text ended before." * (accepted + len(rounds) > tokens)
     return (f"{len(rounds)} {'pass' if len(rounds) == 1 else 'passes'} of the target wrote {count(tokens, 'token')}, "
             f"{tokens / len(rounds):.1f} a pass. Of {count(looked, 'proposal')} looked at, {accepted} "
-            f"{'was' if accepted == 1 else 'were'} accepted.")
+            f"{'was' if accepted == 1 else 'were'} accepted.{over}")
 
 
 def passes_html(rounds: Sequence[Round], tokenizer: Any, shown: int) -> str:

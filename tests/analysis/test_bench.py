@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -60,9 +61,41 @@ def test_engines_decode_the_same_ids_in_processes_of_their_own():
 
 
 @pytest.mark.parametrize("name", ["+ int8", "+ int4", "+ speculative"])
-def test_every_lever_decodes_as_many_tokens_as_asked_and_never_stops_early(name):
+def test_every_lever_decodes_as_many_tokens_as_asked_and_never_stops_early(name, monkeypatch):
+    monkeypatch.setattr(engines, "COUNTED", 2000)
     prompt_ids = prompt_of(load("pocket-draft", device="cpu"), 9)
     assert len(prompt_ids) == 9 and len(ENGINES[name].build("pocket-draft")(prompt_ids, 40)) == 40
+
+
+def test_a_draft_checks_with_packed_weights(monkeypatch):
+    monkeypatch.setattr(engines, "COUNTED", 2000)
+    entered = []
+
+    @contextmanager
+    def packed(model):
+        entered.append("packed")
+        yield
+
+    monkeypatch.setattr(engines, "packed_weights", packed)
+    ENGINES["course_lib"].build("pocket-draft")
+    assert entered == []
+    run = ENGINES["+ speculative"].build("pocket-draft")
+    run([1, 2, 3], 2)
+    assert entered == ["packed"]
+
+
+def test_the_table_of_drafts_has_every_text_temperature_and_draft(monkeypatch):
+    monkeypatch.setattr(engines, "COUNTED", 2000)
+    monkeypatch.setattr(bench, "KINDS", {"a": ["Once upon a time"], "b": ["The cat"]})
+    monkeypatch.setattr(bench, "DRAFT_TOKENS", 6)
+    rows = list(bench.draft_rows(load("pocket", device="cpu"), runs=1))
+    assert len({row[:3] for row in rows}) == len(rows) == 2 * 2 * 3
+    assert all(1 <= number(tokens) <= 7 and number(ratio) > 0 for *_, tokens, ratio in rows)
+
+
+def test_a_spread_is_the_middle_and_the_ends():
+    assert bench.spread([3.0, 1.0, 2.0]) == "2.00 (1.00 to 3.00)" and bench.spread([0.5]) == "0.50 (0.50 to 0.50)"
+    assert bench.spread([1.0, 2.0]) == "1.50 (1.00 to 2.00)"
 
 
 def test_an_engine_that_fails_says_why():

@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from course_lib.analysis.peak_memory import peak_bytes
 from course_lib.flash import flash_attention
@@ -61,6 +62,20 @@ def test_the_allocator_agrees():
     fused = lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)  # noqa: E731
     inside = allocated(fused) - peak_bytes(fused)
     assert 0 <= inside <= torch.get_num_threads() * 700_000, "buffers of its own, of a size that T does not change"
+
+
+def test_inference_mode_hides_the_matrices_of_the_math_back_end():
+    q, k, v = inputs(300)
+    output, matrix = q.nbytes, 8 * 300 * 300 * 4
+
+    def fused():
+        with sdpa_kernel(SDPBackend.MATH):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+    with torch.no_grad():
+        assert 2 * matrix < peak_bytes(fused) <= allocated(fused)
+    with torch.inference_mode():
+        assert peak_bytes(fused) == output < 2 * matrix < allocated(fused), "one operation, which frees what it made"
 
 
 @torch.inference_mode()

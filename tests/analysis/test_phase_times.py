@@ -10,6 +10,7 @@ from course_lib.analysis.machine_speed import calibrate, fastest
 from course_lib.analysis.phase_times import (
     SHAPES,
     batch_times,
+    cut_into_layers,
     decode_times,
     operations_per_step,
     prefill_times,
@@ -29,6 +30,19 @@ SMALL = ModelConfig(vocab_size=64, hidden_size=24, intermediate_size=36, num_hid
 @pytest.mark.parametrize("name, millions", [("30M", 30), ("124M", 124), ("350M", 360)])
 def test_shapes_have_the_parameters_of_their_names(name, millions):
     assert parameter_count(SHAPES[name]).total / 1e6 == pytest.approx(millions, rel=0.01)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 5, 20])
+def test_the_same_weights_cut_into_other_layers(layers):
+    config = SHAPES["30M"]
+    cut = cut_into_layers(config, layers)
+    assert cut.num_hidden_layers == layers and cut.intermediate_size % 2 == 0
+    assert parameter_count(cut).total == pytest.approx(parameter_count(config).total, rel=2e-3)
+    for same in ("hidden_size", "vocab_size", "num_attention_heads", "num_key_value_heads"):
+        assert getattr(cut, same) == getattr(config, same)
+    assert cut_into_layers(config, 8) == config
+    with pytest.raises(ValueError, match=r"layers = 25 .*below 24"):
+        cut_into_layers(config, 25)
 
 
 @torch.no_grad()

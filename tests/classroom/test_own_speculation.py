@@ -10,20 +10,20 @@ from course_lib.speculative import distributions, passes, verify
 
 
 @torch.inference_mode()
-def one_pass(ids, params, uniforms, caches):
+def one_pass(ids, params, to_draw, to_check, caches):
     small, lm = load("pocket-draft"), load("pocket")
 
     def logits_after(one, ids, cache, rows):
         return one.model(torch.tensor([ids[cache.get_seq_length():]]), kv_cache=cache, logits_to_keep=rows)[0]
-    proposal, q_rows, k = [], [], len(uniforms) // 2
-    for u in uniforms[:k, None]:
+    proposal, q_rows = [], []
+    for u in to_draw[:, None]:
         q_rows.append(distributions(logits_after(small, ids + proposal, caches[0], 1), params, [], []))
         proposal += draw(q_rows[-1], u).tolist()
         if proposal[-1] in lm.eos_token_ids:
             break
     p_rows = distributions(logits_after(lm, ids + proposal, caches[1], len(proposal) + 1), params, [], [])
     q_rows = torch.cat([p_rows[:0], *q_rows])
-    tokens = verify(p_rows, q_rows, proposal, uniforms[k:])
+    tokens = verify(p_rows, q_rows, proposal, to_check)
     for cache in caches:
         cache.crop(min(cache.get_seq_length(), len(ids) + len(tokens) - 1))
     return proposal, p_rows, q_rows, tokens

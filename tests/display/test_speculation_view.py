@@ -31,6 +31,8 @@ def test_the_summary_counts():
     assert summary(ROUNDS) == ("3 passes of the target wrote 6 tokens, 2.0 a pass. "
                                "Of 4 proposals looked at, 3 were accepted.")
     assert summary(ROUNDS[:1]).startswith("1 pass of the target wrote 2 tokens")
+    ended = [*ROUNDS, Round([2, 5, 1], [1.0] * 3, [1.0] * 3, [2, 5])]  # 5 ends the text
+    assert summary(ended).endswith("5 were accepted. The last pass adds none of its own: the text ended before.")
 
 
 def test_the_markup_shows_p_and_q_and_says_every_fate_in_words():

@@ -2,38 +2,51 @@
 
 import math
 
+import torch
+
+from course_lib.analysis.heads import projections
 from course_lib.checkpoint import load
 from course_lib.costs import LLAMA_3_8B, weight_bytes
-from course_lib.flash import flash_traffic, naive_traffic
+from course_lib.display.tiles_view import tiles_view
+from course_lib.flash import flash_traffic, merge, naive_traffic
 
-POCKET, LLAMA, T = load("pocket").config, LLAMA_3_8B, 8192
+LM = load("pocket")
+POCKET, LLAMA, T = LM.config, LLAMA_3_8B, 8192
 SPEED, OPERATIONS, PROCESSORS, CHIP = 3.35e12, 990e12, 132, 228 * 1024  # bytes a second, a second, and of an H100
 HEADS = LLAMA.num_hidden_layers * LLAMA.num_attention_heads
 NAIVE = naive_traffic(T, T, LLAMA.head_dim)
-TILED = flash_traffic(T, T, LLAMA.head_dim, causal=True, block_q=128)
-CARRIED, CARRIED_TILED = HEADS * sum(NAIVE), HEADS * sum(TILED)
+CARRIED = HEADS * sum(NAIVE)
 ARITHMETIC = HEADS * 4 * T**2 * LLAMA.head_dim / 2
 REST = weight_bytes(LLAMA) * T  # two operations for each weight, of two bytes, and token
 TILE = [2 * 3 * LLAMA.head_dim + 4 * (LLAMA.head_dim + 2), 4]  # bytes times b, and times b squared
 ROW = flash_traffic(T, T, POCKET.head_dim, causal=True, block_q=1, bytes_per_element=4)
+SAID = LM.tokenizer.encode_prompt("Once upon a time a small dragon lived in a cave. It was afraid, so it")
+Q, K, V = (x[2, 0] for x in projections(LM.model, torch.tensor(SAID)[None]))
+BEFORE, LAST = (tiles_view(Q[6][-1], K[1], V[1], block=4, step=step, merge=merge) for step in (4, 5))
 
 COMPUTED = {
-    "in 18 ms": ARITHMETIC / OPERATIONS * 1e3,
+    "in 36 ms": 2 * ARITHMETIC / OPERATIONS * 1e3,
     "167 ms": CARRIED / SPEED * 1e3,
     "558 GB": CARRIED / 1e9,
     "296 operations": OPERATIONS / SPEED,
-    "room for 31 MB": PROCESSORS * CHIP / 1e6,
+    "hold 31 MB": PROCESSORS * CHIP / 1e6,
     "32 numbers each": POCKET.head_dim,
     "8 · 32 =": 8,
     "32 = 256": POCKET.head_dim,
     "= 256 numbers": POCKET.hidden_size,
     "load* 0.54 GB": naive_traffic(T, T, POCKET.head_dim, bytes_per_element=4).loaded / 1e9,
-    "than 0.54 GB": naive_traffic(T, T, POCKET.head_dim, bytes_per_element=4).loaded / 1e9,
+    "3.63 to 8.80": BEFORE.m,
+    "to 8.80": LAST.m,
+    "16 keys": LAST.start,
+    "0.57 %": 100 * LAST.keep,
+    "or 554": 8 * flash_traffic(T, T, POCKET.head_dim, causal=True, block_q=128, bytes_per_element=4).loaded / 1e6,
+    "of 1.6.": math.exp(0.5),
+    "not 296": OPERATIONS / SPEED,
     "8.59 GB": ROW.loaded / 1e9,
-    "1 + e⁻¹ = 1.3679": 1,
     "= 1.3679": 1 + math.exp(-1),
     "0.0681": math.exp(-3) * (1 + math.exp(-1)),
-    "6.5 GB": 16 * 0.4089,
+    "of 268 MB": 8192**2 * 4 / 1e6,
+    "6.4 GB": 8 * 3 * 8192**2 * 4 / 1e9,
     "take 15 MB": weight_bytes(POCKET) / 1e6,
     "124 processors": PROCESSORS - LLAMA.num_key_value_heads,
     "128 processors": 16 * LLAMA.num_key_value_heads,
@@ -46,10 +59,11 @@ COMPUTED = {
     "277 GB": HEADS * NAIVE.stored / 1e9,
     "1,024 heads": HEADS,
     "8,192² · 128": T,
-    "heads: 18 ms": ARITHMETIC / OPERATIONS * 1e3,
+    "heads: 36 ms": 2 * ARITHMETIC / OPERATIONS * 1e3,
+    "or 18 ms": ARITHMETIC / OPERATIONS * 1e3,
+    "about 300 ms": (CARRIED / SPEED + REST / OPERATIONS) * 1e3,
+    "8.03 billion": weight_bytes(LLAMA) / 2 / 1e9,
     "133 ms": REST / OPERATIONS * 1e3,
-    "144 GB": CARRIED_TILED / 1e9,
-    "in 43 ms": CARRIED_TILED / SPEED * 1e3,
 }
 
 KNOWN = {
@@ -63,12 +77,10 @@ KNOWN = {
     "take 32.": "float32",
     "132 processors": "streaming multiprocessors of an H100 SXM",
     "228 KiB": "shared memory and L1 cache of a streaming multiprocessor, at most for a program 227",
-    "of 50 MB": "level 2 cache of an H100",
-    "1,024 tokens. We": "max_position_embeddings of pocket",
     "Dh = 128": "head_dim of Llama 3 8B",
     "32 layers": "num_hidden_layers of Llama 3 8B",
     "32 heads": "num_attention_heads of Llama 3 8B",
     "in 16 bits": "bfloat16",
     "· 128 operations": "head_dim of Llama 3 8B",
-    "another 55": "minutes",
+    "another 60": "minutes",
 }

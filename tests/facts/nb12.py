@@ -12,9 +12,8 @@ ROWS = 989 / 3.35  # 2 operations and 2 bytes a weight
 
 COMPUTED = {
     "28 %": sum(a * b for a, b in zip(P, Q)) / 144,
-    "16 proposals": 4**2,
     "64 texts": 4**3,
-    "not 4,096": load("pocket").config.vocab_size,
+    "has 4,096": load("pocket").config.vocab_size,
     "4,096 counts": load("pocket").config.vocab_size,
     # pencil 12.1
     "141 GB": LARGE,

@@ -275,6 +275,11 @@ def expected_by_a_formula_that_divides_by_zero(acceptance, k):
     return (1 - acceptance ** (k + 1)) / (1 - acceptance) if acceptance != 1 else float("nan")
 
 
+@mutant("12.4", "divides by 1 - a")
+def expected_by_a_formula_that_stops_at_zero(acceptance, k):
+    return (1 - acceptance ** (k + 1)) / (1 - acceptance)
+
+
 @mutant("12.4", "if the first was accepted, too")
 def expected_as_if_each_proposal_counted_alone(acceptance, k):
     return 1 + acceptance * k

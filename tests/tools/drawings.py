@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from course_lib.analysis.roofline import LLAMAS, MACHINES
 from course_lib.classroom.course_map import CHAPTERS, notebooks_folder
 from course_lib.display.diagrams import pocket
 from course_lib.display.diagrams.attention import Example, attention_by_hand
@@ -17,6 +18,7 @@ from course_lib.display.diagrams.block import block
 from course_lib.display.diagrams.caching import corners, ledger, ring, triangles_of_work
 from course_lib.display.diagrams.chain import Station, sampler_chain
 from course_lib.display.diagrams.choosing import Place, three_cuts
+from course_lib.display.diagrams.chunks import chunked_prefill
 from course_lib.display.diagrams.drawing import Drawing
 from course_lib.display.diagrams.head import INDIA, SCORES, lm_head
 from course_lib.display.diagrams.heads import shared_heads, splitting_heads
@@ -25,12 +27,21 @@ from course_lib.display.diagrams.interval import unit_interval
 from course_lib.display.diagrams.learning import loss_valley, shifted_labels
 from course_lib.display.diagrams.mlp import plain_and_gated
 from course_lib.display.diagrams.optimizer import adamw_steps
+from course_lib.display.diagrams.phases import shared_reading, two_phases
 from course_lib.display.diagrams.pipeline import Run, pipeline
 from course_lib.display.diagrams.positions import Hand, clock_hands, turning_pairs
-from course_lib.display.diagrams.quantizing import bits_of_a_weight, nibbles, ruler, shared_scales
+from course_lib.display.diagrams.quantizing import (
+    bits_of_a_weight,
+    error_feedback_by_hand,
+    nibbles,
+    ruler,
+    shared_scales,
+)
 from course_lib.display.diagrams.readout import CAPITAL, logit_lens, softmax_by_hand
+from course_lib.display.diagrams.rescaling import online_softmax
+from course_lib.display.diagrams.roof import four_steps
 from course_lib.display.diagrams.shapes import equal_size
-from course_lib.display.diagrams.speculating import draft_and_verify, overlap
+from course_lib.display.diagrams.speculating import draft_and_verify, overlap, roll_back
 from course_lib.display.diagrams.strip import strip
 from course_lib.display.diagrams.tables import Picked, one_hot_product, table_lookup
 from course_lib.display.diagrams.tiles import causal_tiles, two_memories, two_workers
@@ -56,6 +67,7 @@ SAID = ("46 % on mat", "mat was said: weaker", "large ones grow", "six tokens st
 STEPS = [Station(f"{name.removesuffix('_penalty').replace('_', '-')} {setting}".strip(), does, shares)
          for (name, setting), does, shares in zip({"the model": "", **pocket.CHAIN_SETTINGS}.items(), SAID,
                                                   pocket.CHAIN_SHARES, strict=True)]
+LLAMA, H100 = "Llama 3 8B", MACHINES["H100 SXM"]
 OUTLIER = [[0.7, 0.1, -0.3, 0.6, -0.2, 0.4, -0.7, 0.3], [0.4, -0.7, 0.2, 0.5, 0.6, 14.0, -0.3, 0.2]]
 
 DRAWINGS: dict[str, Callable[[], Drawing]] = {
@@ -94,14 +106,21 @@ DRAWINGS: dict[str, Callable[[], Drawing]] = {
                                 bytes_per_element=4),
     "08_corners": corners,
     "08_ring": ring,
+    "09_phases": lambda: two_phases(100, LLAMAS[LLAMA], H100, LLAMA),
+    "09_rows": lambda: shared_reading((1, 2, 10, 20), LLAMAS[LLAMA], MACHINES["laptop"], LLAMA),
+    "09_roofline": lambda: four_steps(H100, LLAMAS[LLAMA], LLAMA),
+    "09_chunks": lambda: chunked_prefill(4096, 512, LLAMAS[LLAMA], H100, LLAMA),
     "10_memories": lambda: two_memories(8192, pocket.CONFIG.head_dim, 128),
+    "10_rescaling": lambda: online_softmax([2, 1, 5, 0, 3], [10, 20, 30, 40, 50]),
     "10_tiles": causal_tiles,
     "10_workers": lambda: two_workers([2, 1, 5, 0, 3], [10, 20, 30, 40, 50], 3),
     "11_ruler": lambda: ruler((0.7, -0.32, 0.04)),
     "11_scales": lambda: shared_scales(OUTLIER, 4),
     "11_nibbles": lambda: nibbles(3, -2),
     "11_bits": bits_of_a_weight,
+    "11_feedback": lambda: error_feedback_by_hand(0.27, 0.2, 0.9),
     "12_passes": lambda: draft_and_verify(pocket.DRAFTED),
+    "12_roll_back": lambda: roll_back(pocket.DRAFTED[1][2], *pocket.DRAFTED[2]),
     "12_overlap": lambda: overlap(["force", "pull", "kind", "cat"], [6, 3, 2, 1], [3, 6, 1, 2]),
 }
 

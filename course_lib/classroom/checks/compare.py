@@ -41,14 +41,15 @@ def expect_equal(got: Any, expected: Any, likely: str, *, where: str = "result")
         raise CheckFailed(show(expected), show(got), difference, misfit(got, expected) or likely)
 
 
-def expect_diagnosis(got: Any, right: Mapping[str, str], mistakes: Collection[str],
-                     evidence: Mapping[str, str]) -> None:
+def expect_diagnosis(got: Any, right: Mapping[str, str], mistakes: Collection[str], evidence: Mapping[str, str], *,
+                     noun: str = "mistake") -> None:
     """Refuse `got` unless it names the mistake of each suspect.
 
     Args:
         right: the mistakes by the letters of the suspects.
         mistakes: all names to choose from.
         evidence: for each letter, what a wrong diagnosis leaves unexplained.
+        noun: what they are, if they are no mistakes.
 
     Raises:
         CheckFailed: a letter is missing or unknown, or a mistake has another name or is not the one.
@@ -59,9 +60,9 @@ def expect_diagnosis(got: Any, right: Mapping[str, str], mistakes: Collection[st
     for letter, name in got.items():
         if not (isinstance(name, str) and name in mistakes):
             raise CheckFailed(f"one of {', '.join(mistakes)}", show(name), f"result[{letter!r}]",
-                              "name the mistakes as the list above does")
+                              f"name the {noun}s as the list above does")
         if name != right[letter]:
-            raise CheckFailed("the mistake that explains all that it shows", show(name), f"result[{letter!r}]",
+            raise CheckFailed(f"the {noun} that explains all that it shows", show(name), f"result[{letter!r}]",
                               f"look at {letter} again: {evidence[letter]}")
 
 

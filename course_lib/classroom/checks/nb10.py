@@ -284,14 +284,14 @@ def check_diagnosis(attempt: Callable) -> None:
 
 EXERCISES = (
     Exercise(
-        "10.1", "merge two partial results", merge, check_merge, minutes=6, hints=(
+        "10.1", "merge two partial results", merge, check_merge, minutes=7, hints=(
             "Write the two sums of the five numbers with one maximum in both. Which one has to change?",
             "m = torch.maximum(m_a, m_b). The factors are (m_a - m).exp() and (m_b - m).exp(), for l and for o.",
             "Where both maxima are -inf the difference is NaN. Subtract m.clamp(min=-1e30): then "
             "exp(-inf) is 0.",
         )),
     Exercise(
-        "10.2", "one row, a tile at a time", one_row, check_one_row, minutes=10, hints=(
+        "10.2", "one row, a tile at a time", one_row, check_one_row, minutes=12, hints=(
             "for start in range(0, len(k), block). A slice may go over the end; it then is shorter.",
             "Of a tile: scores = k[start:end] @ q / sqrt(Dh), m = its maximum, weights = (scores - m).exp(), "
             "l = their sum, o = weights @ v[start:end].",
@@ -299,7 +299,7 @@ EXERCISES = (
             "o / l.",
         )),
     Exercise(
-        "10.3", "bytes in tiles", traffic, check_traffic, minutes=8, hints=(
+        "10.3", "bytes in tiles", traffic, check_traffic, minutes=9, difficulty="stretch", hints=(
             "Take T = S = 4 and block_q = 2. What does the first tile of queries load, and what the second?",
             "A loop: for first in range(0, T, block_q), with end = min(first + block_q, T). Add up the keys that each "
             "tile loads.",

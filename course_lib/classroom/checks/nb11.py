@@ -150,21 +150,21 @@ EXERCISES = (
             "torch.where(scale == 0, 1.0, scale) gives a group of zeros the scale 1.",
         )),
     Exercise(
-        "11.2", "repair a quantizer", quantize_tensor, check_quantize_tensor, minutes=5, kind="find the bug", hints=(
+        "11.2", "repair a quantizer", quantize_tensor, check_quantize_tensor, minutes=6, kind="find the bug", hints=(
             "Two lines, two mistakes. What does a cast to int8 do to 3.8, and what to 128?",
             "Round before you clamp, and clamp before you cast. The zero point is added before all that.",
             "torch.round(weight / scale + zero_point).clamp(-last - 1, last).to(torch.int8) with "
             "last = 2 ** (bits - 1) - 1.",
         )),
     Exercise(
-        "11.3", "how far can a weight move", bound, check_bound, minutes=3, kind="predict", difficulty="warm-up",
+        "11.3", "how far can a weight move", bound, check_bound, minutes=5, kind="predict", difficulty="warm-up",
         hints=(
             "Draw two neighbouring marks. Where between them is a weight farthest from both?",
             "Put weights everywhere between the mark and the middle. Which of them are in the outer half?",
             "The last code is 7 in 4 bits and 127 in 8. The step is the largest weight divided by it.",
         )),
     Exercise(
-        "11.4", "cut a matrix into groups", split_groups, check_split_groups, minutes=4, hints=(
+        "11.4", "cut a matrix into groups", split_groups, check_split_groups, minutes=5, hints=(
             "Neighbours in a row lie next to each other in memory. So nothing has to move: it is a matter of shape.",
             "weight.reshape(N, K // G, G) for groups of G. A whole row is a group with G = K.",
             'Two cases: "tensor" is weight.reshape(1, 1, -1). For the others G is K if per == "channel" else per.',
@@ -176,7 +176,7 @@ EXERCISES = (
             "zero_point = -(2 ** (bits - 1)) - torch.round(low / scale). Return scale, zero_point.",
         )),
     Exercise(
-        "11.6", "two codes in a byte", pack_int4, check_pack_int4, minutes=6, hints=(
+        "11.6", "two codes in a byte", pack_int4, check_pack_int4, minutes=8, difficulty="stretch", hints=(
             "codes[..., 0::2] are the first codes of all pairs. What are the second ones?",
             "codes.view(torch.uint8) & 15 keeps the lowest four bits of each code, and drops the copies of the sign.",
             "first | second << 4, with first and second cut to four bits.",

@@ -101,7 +101,11 @@ def check_verify(attempt: Callable) -> None:
 
 def check_expected_tokens(attempt: Callable) -> None:
     def expect_mean(acceptance: float, k: int, expected: float, likely: str) -> None:
-        expect_number(attempt(acceptance, k), expected, likely, rtol=1e-9, atol=1e-9)
+        try:
+            got = attempt(acceptance, k)
+        except ZeroDivisionError as error:
+            raise CheckFailed(show(expected), "ZeroDivisionError", f"{error} for a = {acceptance:g}", likely) from error
+        expect_number(got, expected, likely, rtol=1e-9, atol=1e-9)
 
     expect_mean(0.0, 4, 1, "with nothing accepted, each pass still writes one token: the replacement")
     expect_mean(1.0, 4, 5, "with everything accepted, a pass writes k proposals and the bonus; a closed formula "
@@ -149,7 +153,7 @@ EXERCISES = (
             "Where p equals q, the sum is 0. Return p there, before you divide.",
         )),
     Exercise(
-        "12.3", "verify a proposal", verify, check_verify, minutes=8, hints=(
+        "12.3", "verify a proposal", verify, check_verify, minutes=10, hints=(
             "Walk through the proposals with enumerate. At the first that is rejected, return what you have and its "
             "replacement.",
             "accept(p_rows[i, token], q_rows[i, token], uniforms[i]) decides. A draw takes a row of shape (1, V) and "

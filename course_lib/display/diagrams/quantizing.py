@@ -1,4 +1,4 @@
-"""Quantization: weights on a ruler with few marks, who shares a scale, two codes in a byte, the bits of a weight."""
+"""Quantization drawn: a ruler with few marks, who shares a scale, codes in a byte, bits of a weight, GPTQ's errors."""
 
 from __future__ import annotations
 
@@ -163,15 +163,16 @@ def bits_of_a_weight(group_size: int = 32) -> Drawing:
     shared = 32 / group_size
     rows = (("float32", 32.0, 0.0), ("bfloat16", 16.0, 0.0), ("int8", 8.0, 0.0), ("int4", 4.0, shared))
     drawing = Drawing("The bits of one weight in four formats",
-                      f"Four bars. A weight takes 32 bits in float32, 16 in bfloat16, 8 in int8 and 4 in int4. With "
-                      f"groups of {group_size}, an int4 weight also pays its share of a scale and an offset of 16 bits "
-                      f"each: {signed(shared)} more, {signed(4 + shared)} in all.", height=262)
+                      f"Four bars. A weight takes 32 bits in float32, 16 in bfloat16, 8 in int8, where a whole row "
+                      f"shares one scale, and 4 in int4. With groups of {group_size}, an int4 weight also pays its "
+                      f"share of a scale and an offset of 16 bits each: {signed(shared)} more, {signed(4 + shared)} "
+                      f"in all.", height=262)
     for i, (name, bits, more) in enumerate(rows):
         y = 26 + 48 * i
         drawing.text(120, y + 25, name, size=SMALL, anchor="end", mono=True)
         end = 136 + BAR * bits
         drawing.rect(Area(136, y, end, y + 36), fill="weights", tint=0.6, radius=3)
-        words = f"{bits:g}"
+        words = "8, and one scale for a whole row" if name == "int8" else f"{bits:g}"
         if more:
             drawing.rect(Area(end, y, end + BAR * more, y + 36), fill="cost", radius=3)
             words = f"{bits:g} + {signed(more)} for its share of scale and offset"
@@ -179,4 +180,61 @@ def bits_of_a_weight(group_size: int = 32) -> Drawing:
         drawing.text(end - 12 if inside else end + BAR * more + 10, y + 25, words, size=SMALL,
                      anchor="end" if inside else "start", bold=True)
     drawing.text(136, 242, f"bits of one weight, groups of {group_size}", size=SMALL, role="faint", anchor="start")
+    return drawing
+
+
+def error_feedback_by_hand(weight: float, step: float, correlation: float) -> Drawing:
+    """Two equal weights rounded one after the other: the second takes over a share of what the first one lost.
+
+    Args:
+        weight: of both, between two marks, nearer to the lower one.
+        step: between two marks.
+        correlation: of the two inputs, which are equally large: the share.
+    """
+    low = step * int(weight / step)
+    lost = weight - low
+    moved = weight + correlation * lost
+    second = step * round(moved / step)
+    require(0 < lost < step / 2 and second > low, "weight, step, correlation", (weight, step, correlation),
+            "such that the first weight goes down and the second one up")
+    names = [signed(round(x, 3)) for x in (weight, lost, correlation, correlation * lost, moved, low, second)]
+    one, error, share, passed, two, down, up = names
+    drawing = Drawing("A rounding error is passed on to the next weight",
+                      f"Two weights of {one} above two rulers with marks at {down} and {up}. The first one goes to its "
+                      f"nearest mark, {down}, and loses {error}. An arrow brings {share} times that, {passed}, to the "
+                      f"second weight, which has not been rounded yet. It rises to {two}, and its nearest mark is "
+                      f"{up}. The sum should be {2 * weight:.2f}; the nearest marks give {2 * low:.2f}, feedback "
+                      f"{low + second:.2f}.", height=452)
+
+    def place(value: float) -> float:
+        return 190 + 240 * (value - low) / step
+
+    for base, name in ((132, "first weight"), (318, "second weight")):
+        drawing.text(24, base - 84, name, size=SMALL, bold=True, anchor="start")
+        drawing.path([(110, base), (510, base)])
+        for mark in (low, low + step):
+            drawing.path([(place(mark), base - 12), (place(mark), base + 12)],
+                         thick=5.6 if mark == (low if base == 132 else second) else 2.2)
+            drawing.text(place(mark), base + 36, signed(round(mark, 3)), size=SMALL)
+    drawing.text(place(weight), 62, one, size=SMALL)
+    drawing.circle(place(weight), 82, 7, fill="weights", stroke="ink")
+    drawing.arrow((place(weight) - 5, 91), (place(low) + 4, 116))
+    drawing.rect(Area(place(low), 124, place(weight), 140), fill="cost", stroke="ink", thick=1.4, radius=0)
+    drawing.text(place(weight) + 14, 118, f"loses {error}", size=SMALL, anchor="start")
+    drawing.text(696, 138, f"becomes {down}", size=SMALL, bold=True, anchor="end")
+
+    middle = (place(weight) + place(moved)) / 2
+    drawing.arrow((place(weight) - 16, 145), (middle, 254))
+    drawing.text((place(weight) + middle) / 2 + 8, 200, f"× {share} = {passed}", size=SMALL, anchor="start", bold=True)
+    drawing.rect(Area(place(weight), 260, place(moved), 276), fill="cost", stroke="ink", thick=1.4, radius=0)
+    drawing.circle(place(weight), 268, 7, fill="paper", stroke="ink")
+    drawing.text(place(weight) - 14, 274, one, size=SMALL, role="faint", anchor="end")
+    drawing.circle(place(moved), 268, 7, fill="weights", stroke="ink")
+    drawing.text(place(moved) + 14, 260, two, size=SMALL, anchor="start")
+    drawing.arrow((place(moved) + 5, 277), (place(second) - 4, 302))
+    drawing.text(696, 324, f"becomes {up}", size=SMALL, bold=True, anchor="end")
+    drawing.text(24, 398, f"output for inputs 1 and 1: exact {2 * weight:.2f}", size=SMALL, role="faint",
+                 anchor="start")
+    drawing.text(24, 428, f"nearest marks {2 * low:.2f}, with feedback {low + second:.2f}", size=SMALL, bold=True,
+                 anchor="start")
     return drawing

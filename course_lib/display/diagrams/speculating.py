@@ -1,11 +1,11 @@
-"""Speculative decoding: what a draft proposes and what stays, and the rule as two distributions over each other."""
+"""Speculative decoding: what a draft proposes and what stays, what is cut from the caches, and the rule as bars."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from course_lib.config import require
-from course_lib.display.diagrams.drawing import NORMAL, SMALL, Area, Drawing, text_width
+from course_lib.display.diagrams.drawing import NORMAL, SMALL, WIDTH, Area, Drawing, text_width
 from course_lib.display.views import visible
 
 LABEL, BOX, GAP, ROW, TOP = 92, 98, 8, 62, 62  # of the passes: width of a label and a box, height of a row
@@ -73,6 +73,63 @@ def proposed(drawing: Drawing, area: Area, token: str, fate: str) -> None:
     drawing.text(x, y, visible(token), size=NORMAL, mono=True, role="faint" if fate == "unseen" else "ink")
 
 
+def roll_back(pending: str, proposal: Sequence[str], accepted: int, own: str) -> Drawing:
+    """The rows of both caches after a check with a rejection: which stay, and which are cut.
+
+    Args:
+        pending: the token that the pass read first; it was written by the pass before.
+        proposal: two to four tokens.
+        accepted: how many stayed, not all.
+        own: the target's token, which the next pass reads.
+    """
+    require(2 <= len(proposal) <= 4, "len(proposal)", len(proposal), "2 to 4")
+    require(0 <= accepted < len(proposal), "accepted", accepted, f"in [0, {len(proposal) - 1}]")
+    read, kept = [pending, *proposal], accepted + 1  # the draft never reads its last proposal
+    drawing = Drawing("Both caches are rolled back", told_roll_back(read, kept, own), height=330)
+    left, width = 150, (WIDTH - 150 - 22) / 6
+    places = [left + width * i for i in range(len(read) + 2)]
+    drawing.text(places[1], 38, "rows written in this pass", size=SMALL, role="faint", anchor="start")
+    for name, top, rows in (("target", 58, len(read)), ("draft", 136, len(read) - 1)):
+        drawing.text(22, top + 24, f"{name}'s", size=SMALL, anchor="start", bold=True)
+        drawing.text(22, top + 45, "cache", size=SMALL, anchor="start")
+        for i, token in enumerate(["…", *read[:rows]]):
+            row(drawing, Area(places[i] + 4, top, places[i + 1] - 4, top + 52), token, cut=i > kept)
+    x = places[kept + 1]
+    drawing.path([(x, 48), (x, 204)], thick=3.4)
+    drawing.text(x - 8, 218, "cut here", size=SMALL, anchor="end", bold=True)
+    area = Area(x + 4, 254, x + width - 4, 302)
+    drawing.rect(area, fill="mark", stroke="ink", thick=2.4)
+    drawing.text((area.left + area.right) / 2, area.top + 31, visible(own), mono=True, bold=True)
+    drawing.arrow(((area.left + area.right) / 2, area.top - 2), ((area.left + area.right) / 2, 198))
+    drawing.text(area.left - 14, area.top + 31, "the next pass reads", size=SMALL, anchor="end")
+    return drawing
+
+
+def rows_of(n: int) -> str:
+    """A number of rows, in words."""
+    return f"{n} row" if n == 1 else f"{n} rows" if n else "none"
+
+
+def row(drawing: Drawing, area: Area, token: str, *, cut: bool) -> None:
+    """A row of a cache: solid if it stays, hatched if it is cut."""
+    x, y = (area.left + area.right) / 2, area.top + 33
+    drawing.rect(area, fill="plain" if cut else "cache", tint=1 if cut else 0.35, stroke="faint" if cut else "cache",
+                 hatched=cut)
+    if cut:  # a plate, so that the word can be read on the hatching
+        half = text_width(visible(token), NORMAL, mono=True) / 2 + 5
+        drawing.rect(Area(x - half, y - 19, x + half, y + 8), fill="paper", radius=3)
+    drawing.text(x, y, visible(token), mono=True, role="faint" if cut else "ink")
+
+
+def told_roll_back(read: Sequence[str], kept: int, own: str) -> str:
+    """The description of the caches."""
+    words = [f"“{token.strip()}”" for token in read]
+    return (f"Two caches after a check. The target's has rows for {', '.join(words)}, the draft's the same without the "
+            f"last, which it never read. {' and '.join(words[:kept])} {'stay' if kept > 1 else 'stays'}. The rest is "
+            f"hatched and cut: {rows_of(len(read) - kept)} of the target's, {rows_of(len(read) - kept - 1)} of the "
+            f"draft's. The next pass reads “{own.strip()}” and writes its row there.")
+
+
 def overlap(tokens: Sequence[str], p: Sequence[int], q: Sequence[int]) -> Drawing:
     """Two distributions over each other: what is in both is accepted, what only q has is rejected, what only p has
     replaces it.
@@ -87,8 +144,8 @@ def overlap(tokens: Sequence[str], p: Sequence[int], q: Sequence[int]) -> Drawin
     common, lost = sum(map(min, p, q)), sum(max(0, b - a) for a, b in zip(p, q))
     each = "; ".join(f"{token.strip()} p {a}, q {b}" for token, a, b in zip(tokens, p, q))
     drawing = Drawing("Overlap and residual",
-                      f"Bars of p, the target, over bars of q, the draft, in parts of {whole}: {each}. Solid is what "
-                      f"both have, {common} of {whole}: accepted. Hatched is what only q has, {lost}: rejected. Framed "
+                      f"Bars of p, the target, over bars of q, the draft, in parts of {whole}: {each}. Blue is what "
+                      f"both have, {common} of {whole}: accepted. Hatched is what only q has, {lost}: rejected. Yellow "
                       f"is what only p has, also {lost}: the residual, from which replacements are drawn.", height=380)
     unit = HIGHEST / max(*p, *q)
     for i, (token, a, b) in enumerate(zip(tokens, p, q)):

@@ -38,9 +38,9 @@ def two_memories(T: int, head_dim: int, block_q: int, *, bytes_per_element: floa
     drawing = Drawing("Attention in two memories",
                       f"One head, {T:,} tokens. In three steps: scores and attention weights, {T:,} × {T:,} numbers or "
                       f"{matrix} each, lie in slow memory. Four arrows: store scores, load scores, store weights, load "
-                      f"weights; {megabytes(naive.stored)} stored. In tiles: slow memory has only q, k, v and the "
-                      f"output, {small} each; {megabytes(flash.loaded)} are loaded, {megabytes(flash.stored)} stored, "
-                      f"and the scores of a tile stay on the chip.", height=566)
+                      f"weights; {megabytes(naive.loaded)} loaded, {megabytes(naive.stored)} stored. In tiles: slow "
+                      f"memory has only q, k, v and the output, {small} each; {megabytes(flash.loaded)} are loaded, "
+                      f"{megabytes(flash.stored)} stored, and the scores of a tile stay on the chip.", height=566)
     drawing.text(24, 34, "in three steps", bold=True, anchor="start")
     memories(drawing, 50, 316)
     for left, lines in ((36, ("scores",)), (58 + SIDE, ("attention", "weights"))):
@@ -53,7 +53,8 @@ def two_memories(T: int, head_dim: int, block_q: int, *, bytes_per_element: floa
     strips(drawing, 292)
     for y, words in ROUTES.items():
         pass_by(drawing, y, words, stored=words.startswith("store"))
-    drawing.text(CHIP + 118, 292, f"stored: {megabytes(naive.stored)}", bold=True)
+    drawing.text(CHIP + 118, 276, f"loaded: {megabytes(naive.loaded)}", size=SMALL)
+    drawing.text(CHIP + 118, 300, f"stored: {megabytes(naive.stored)}", bold=True)
     drawing.text(24, 358, f"in tiles of {block_q} queries", bold=True, anchor="start")
     memories(drawing, 374, 540)
     strips(drawing, 456, tall=True)

@@ -3,7 +3,14 @@
 import pytest
 from well_drawn import check, hatched, rects, words
 
-from course_lib.display.diagrams.quantizing import GAP, bits_of_a_weight, nibbles, ruler, shared_scales
+from course_lib.display.diagrams.quantizing import (
+    GAP,
+    bits_of_a_weight,
+    error_feedback_by_hand,
+    nibbles,
+    ruler,
+    shared_scales,
+)
 
 MATRIX = [[0.7, 0.1, -0.3, 0.6, -0.2, 0.4, -0.7, 0.3], [0.4, -0.7, 0.2, 0.5, 0.6, 14.0, -0.3, 0.2]]
 
@@ -47,7 +54,20 @@ def test_bars_are_as_long_as_the_bits(group_size, share):
     assert more / grey[3] * 4 == pytest.approx(share, abs=0.02)
 
 
-@pytest.mark.parametrize("call", [lambda: ruler([0.1]), lambda: ruler([0.1] * 5), lambda: nibbles(8, 0),
+@pytest.mark.parametrize("weight, step, correlation, sums", [(0.27, 0.2, 0.9, (0.54, 0.40, 0.60)),
+                                                             (1.4, 1.0, 0.5, (2.8, 2.0, 3.0))])
+def test_the_second_weight_takes_over_a_share_of_the_error(weight, step, correlation, sums):
+    drawing = check(lambda: error_feedback_by_hand(weight, step, correlation))
+    (_, _, lost, _), (_, _, passed, _) = rects(drawing, "cost")
+    assert passed / lost == pytest.approx(correlation, abs=0.01)
+    exact, nearest, feedback = (f"{total:.2f}" for total in sums)
+    assert f"output for inputs 1 and 1: exact {exact}" in words(drawing)
+    assert f"nearest marks {nearest}, with feedback {feedback}" in words(drawing)
+
+
+@pytest.mark.parametrize("call", [lambda: error_feedback_by_hand(0.35, 0.2, 0.9),
+                                  lambda: error_feedback_by_hand(0.21, 0.2, 0.9),
+                                  lambda: ruler([0.1]), lambda: ruler([0.1] * 5), lambda: nibbles(8, 0),
                                   lambda: shared_scales([[1.0] * 8], 4), lambda: shared_scales(MATRIX, 3)])
 def test_what_cannot_be_drawn_is_refused(call):
     with pytest.raises((ValueError, RuntimeError)):
