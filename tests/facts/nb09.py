@@ -1,8 +1,10 @@
 """Numbers in the prose of notebook 09 that none of its cells prints."""
 
+from course_lib import load
 from course_lib.analysis.roofline import LLAMAS, MACHINES, prefill_seconds
-from course_lib.costs import decode_bytes, flops_per_token, kv_bytes_per_token, weight_bytes
+from course_lib.costs import decode_bytes, flops_per_token, kv_bytes_per_token, prefill_flops, weight_bytes
 
+POCKET = load("pocket", device="cpu").config
 H100, H200 = MACHINES["H100 SXM"], MACHINES["H200"]
 SMALL, LARGE = LLAMAS["Llama 3 8B"], LLAMAS["Llama 3 70B"]
 ROW = flops_per_token(SMALL, 1000).total
@@ -21,6 +23,7 @@ PHONE_BYTES, PHONE_FLOPS = 60e9, 2e12
 LARGEST = PHONE_BYTES / 10 / 0.5  # weights
 
 COMPUTED = {
+    "84 times": prefill_flops(POCKET, 100) / flops_per_token(POCKET, 100).total,
     "15.5 billion": ROW / 1e9,
     "64,000": round(H100.flops_per_s / ROW, -3),
     "writes 221": WRITTEN,
@@ -65,7 +68,9 @@ COMPUTED = {
 KNOWN = {
     "Why not 1.0": "what the ratio would be if nothing but the weights counted",
     "1,979 TFLOPS": "NVIDIA H100 SXM data sheet",
-    "1.04 times the speed": "python -m course_lib bench, pocket, one thread of an AMD EPYC",
+    "1.0 to": "python -m course_lib bench, pocket, one thread and two of an AMD EPYC",
+    "1.3 times the speed": "python -m course_lib bench, pocket, one thread and two of an AMD EPYC",
+    "took 20 ms": "an assumption, drawn in 09_roofline",
     "120 steps": "the default of `gaps_between_tokens`",
     "768 tokens": "the default of `gaps_between_tokens`",
     "at 1,000 tokens of context": "given in exercise 9.5",
