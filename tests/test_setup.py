@@ -26,6 +26,7 @@ from packaging.version import Version
 import notebooks as tool
 from course_lib import __main__, __version__
 from course_lib.classroom import doctor
+from course_lib.quantize import stored_bytes
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -379,6 +380,22 @@ def test_documented_commands_are_targets_of_the_makefile():
         assert commands and set(commands) <= targets, name
         for folder in re.findall(r"`((?:notebooks|tests|course_lib)/[\w./-]*)`", text):
             assert (ROOT / folder).exists(), f"{name} speaks of {folder}"
+
+
+def test_readme_names_every_module_of_the_pipeline():
+    table = (ROOT / "README.md").read_text().split("| module | what it answers |")[1].split("\n\n")[0]
+    modules = {path.stem for path in (ROOT / "course_lib").glob("*.py")} - {"__init__", "__main__"}
+    assert set(re.findall(r"`(\w+)`", table)) & modules == modules
+
+
+def test_what_readme_says_in_python_runs(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    names: dict = {}
+    for block in blocks:
+        exec(block.replace("load(compile=True)", "load()"), names)  # compiling takes a minute
+    assert len(blocks) == 2 and "gravity" in capsys.readouterr().out
+    ratio = stored_bytes(names["lm"].model) / stored_bytes(names["small"].model)
+    assert round(ratio, 1) == 5.9 and names["draft"].num_speculative_tokens == 4
 
 
 def test_sanitizing_leaves_words_and_plain_numbers_alone():
