@@ -12,7 +12,7 @@ from course_lib.flash import flash_traffic, merge, naive_traffic
 
 LM = load("pocket")
 POCKET, LLAMA, T = LM.config, LLAMA_3_8B, 8192
-SPEED, OPERATIONS, PROCESSORS, CHIP = 3.35e12, 990e12, 132, 228 * 1024  # bytes a second, a second, and of an H100
+SPEED, OPERATIONS, PROCESSORS, CHIP = 3.35e12, 989e12, 132, 228 * 1024  # bytes a second, a second, and of an H100
 HEADS = LLAMA.num_hidden_layers * LLAMA.num_attention_heads
 NAIVE = naive_traffic(T, T, LLAMA.head_dim)
 CARRIED = HEADS * sum(NAIVE)
@@ -28,7 +28,7 @@ COMPUTED = {
     "in 36 ms": 2 * ARITHMETIC / OPERATIONS * 1e3,
     "167 ms": CARRIED / SPEED * 1e3,
     "558 GB": CARRIED / 1e9,
-    "296 operations": OPERATIONS / SPEED,
+    "295 operations": OPERATIONS / SPEED,
     "hold 31 MB": PROCESSORS * CHIP / 1e6,
     "32 numbers each": POCKET.head_dim,
     "8 · 32 =": 8,
@@ -41,13 +41,14 @@ COMPUTED = {
     "0.57 %": 100 * LAST.keep,
     "or 554": 8 * flash_traffic(T, T, POCKET.head_dim, causal=True, block_q=128, bytes_per_element=4).loaded / 1e6,
     "of 1.6.": math.exp(0.5),
-    "not 296": OPERATIONS / SPEED,
+    "not 295": OPERATIONS / SPEED,
     "8.59 GB": ROW.loaded / 1e9,
     "= 1.3679": 1 + math.exp(-1),
     "0.0681": math.exp(-3) * (1 + math.exp(-1)),
     "of 268 MB": 8192**2 * 4 / 1e6,
-    "6.4 GB": 8 * 3 * 8192**2 * 4 / 1e9,
-    "take 15 MB": weight_bytes(POCKET) / 1e6,
+    "6.5 GB": (8 * 3 * 4 + 1) * 8192**2 / 1e9,
+    "of 67 MB": 8192**2 / 1e6,
+    "take 30 MB": weight_bytes(POCKET, 4) / 1e6,
     "124 processors": PROCESSORS - LLAMA.num_key_value_heads,
     "128 processors": 16 * LLAMA.num_key_value_heads,
     # pencil 10.1
@@ -69,7 +70,7 @@ COMPUTED = {
 KNOWN = {
     "80 GB of": "NVIDIA H100 SXM data sheet",
     "3.35 TB": "NVIDIA H100 SXM data sheet",
-    "990 trillion": "NVIDIA H100 SXM data sheet: 989 in bfloat16, without sparsity",
+    "989 trillion": "NVIDIA H100 SXM data sheet, bfloat16, without sparsity",
     "16-bit type": "bfloat16",
     "to 16 bits": "bfloat16",
     "in 32 bits": "float32",
