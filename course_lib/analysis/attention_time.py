@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.util import find_spec
@@ -12,7 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from course_lib.config import ModelConfig, require
+from course_lib.analysis import machine_speed
+from course_lib.analysis.machine_speed import finished
+from course_lib.config import ModelConfig
 from course_lib.flash import flash_attention
 from course_lib.layers import attention, causal_mask, repeat_kv
 
@@ -80,18 +81,8 @@ def times_by_cause(config: ModelConfig, tokens: int, *, rounds: int = 3) -> dict
 
 @torch.inference_mode()
 def fastest(calls: Calls, *, rounds: int = 5) -> dict[str, float]:
-    """Seconds of the fastest of several runs of each call; they take turns, after one round that does not count.
-
-    Whatever else a machine does only ever slows a run down, so the fastest says most.
-    """
-    require(rounds >= 1, "rounds", rounds, ">= 1")
-    settle = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds + 1):
-        for name, call in calls.items():
-            settle()
-            start = time.perf_counter()
-            call()
-            settle()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: min(times[1:]) for name, times in seconds.items()}
+    """Seconds of the fastest of several runs of each call, in turns, after one round that does not count."""
+    done = {name: lambda call=call: finished(call()) for name, call in calls.items()}
+    for call in done.values():
+        call()
+    return machine_speed.fastest(done, rounds)
