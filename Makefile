@@ -29,7 +29,7 @@ ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 QUIET := --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.news_url=None
 
 .DEFAULT_GOAL := help
-.PHONY: help install lab test test-notebooks test-browser test-kernels bench train notebooks pages drawings lint
+.PHONY: help install lab test test-notebooks test-browser test-kernels bench train notebooks claims pages drawings lint
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1|\2/' | \
@@ -61,6 +61,10 @@ train: $(INSTALLED)  ## rebuild the shipped weights from the corpus generator
 
 notebooks: $(INSTALLED)  ## execute the notebooks afresh and write them back without noise
 	$(PY) tests/tools/notebooks.py $(ARGS) $(NOTEBOOKS)
+	$(PY) tests/tools/claims.py
+
+claims: $(INSTALLED)  ## read the numbers of the course's claims out of the notebooks again
+	$(PY) tests/tools/claims.py $(ARGS)
 
 drawings: $(INSTALLED)  ## draw the pictures of the notebooks afresh, the same bytes each time
 	$(PY) tests/tools/drawings.py

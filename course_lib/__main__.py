@@ -14,6 +14,10 @@ COMMANDS = {
     "evaluate": ("training.evaluate", "measure the shipped model on questions it was not trained on"),
     "train": ("training.command", "rebuild the shipped weights, or train a small model on your own text"),
     "corpus": ("training.corpus", "print or count what the corpus generator writes"),
+    "scaling": ("training.scaling", "train the family of models that the scaling laws are fitted to"),
+    "serve": ("server.command", "answer OpenAI's clients over HTTP"),
+    "load-test": ("analysis.load_test", "many clients at once against an OpenAI-compatible server"),
+    "my-engine": ("classroom.my_engine_command", "run the engine that your own answers make"),
     "bench": ("analysis.bench", "measure this machine: time to first token, tokens per second"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
@@ -110,6 +111,38 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
+class StructuredOutputsParams:
+    """What the whole text must be, in vLLM's names: exactly one of these; `course_lib.grammar` says what each may hold.
+
+    Args:
+        json: a JSON schema, as an object or as JSON text.
+        regex: a regular expression that the whole text matches.
+        choice: several texts, of which the whole text is one.
+        structural_tag: parts with JSON between tags, as an object or as JSON text.
+
+    Raises:
+        ValueError: none is given or several, or one is of another type.
+    """
+
+    json: str | None = None
+    regex: str | None = None
+    choice: tuple[str, ...] | None = None
+    structural_tag: str | None = None
+
+    def __post_init__(self) -> None:
+        given = [f.name for f in fields(self) if getattr(self, f.name) is not None]
+        require(len(given) == 1, "structured_outputs", given, "exactly one of json, regex, choice and structural_tag")
+        for name in ("json", "structural_tag"):  # as text, so that equal requests are found to be equal
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, json_text(name, getattr(self, name)))
+        require(self.regex is None or isinstance(self.regex, str), "regex", self.regex, "a string")
+        if self.choice is not None:
+            object.__setattr__(self, "choice", several("choice", self.choice, str))
+            require(bool(self.choice) and all(isinstance(text, str) and text for text in self.choice), "choice",
+                    self.choice, "several non-empty strings")
+
+
+@dataclass(frozen=True)
 class SamplingParams:
     """How to choose the next token and when to stop, in vLLM's names.
 
@@ -127,6 +160,7 @@ class SamplingParams:
         ignore_eos: go on after an end-of-sequence id (for measurements).
         seed: of this request's own generator, in [-2**63, 2**64); None draws one.
         logprobs: None, or how many top log-probabilities to record for each new token, >= 0.
+        structured_outputs: None, or what the whole text must be; needs an end token.
 
     Raises:
         ValueError: a value is outside its range; the message holds both.
@@ -150,6 +184,7 @@ class SamplingParams:
     ignore_eos: bool = False
     seed: int | None = None
     logprobs: int | None = None
+    structured_outputs: StructuredOutputsParams | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", several("stop", self.stop, str))
@@ -173,6 +208,8 @@ class SamplingParams:
                 "None or an integer in [-2**63, 2**64)")
         require(self.logprobs is None or (is_int(self.logprobs) and self.logprobs >= 0), "logprobs",
                 self.logprobs, "None or an integer >= 0")
+        require(isinstance(self.structured_outputs, StructuredOutputsParams | None), "structured_outputs",
+                self.structured_outputs, "None or StructuredOutputsParams")
 
     def __repr__(self) -> str:
         """Only what differs from the defaults, so that the line can be copied and read."""
@@ -207,6 +244,16 @@ def several(name: str, value: Any, one: type) -> tuple:
         return () if value is None else (value,)
     require(isinstance(value, Iterable), name, value, f"one {one.__name__} or several")
     return tuple(value)
+
+
+def json_text(name: str, value: Any) -> str:
+    """An object, or JSON text of one, as JSON text."""
+    try:
+        value = json.loads(value) if isinstance(value, str) else value
+        require(isinstance(value, dict), name, value, "an object, or JSON text of one")
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, RecursionError, json.JSONDecodeError) as error:
+        raise ValueError(f"{name} is not allowed: must be an object, or JSON text of one ({error})") from error
 
 
 def require(ok: bool, name: str, value: Any, allowed: str) -> None:

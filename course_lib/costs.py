@@ -225,3 +225,44 @@ def price(tokens_in: int, tokens_out: int, *, per_million_in: float, per_million
     for name, tokens in (("tokens_in", tokens_in), ("tokens_out", tokens_out)):
         require(tokens >= 0, name, tokens, ">= 0")
     return (tokens_in * per_million_in + tokens_out * per_million_out) / 1e6
+
+
+def training_flops(parameters: float, tokens: float) -> float:
+    """The rule of thumb C = 6 N D: a forward pass is 2 operations a parameter and token, a backward pass 4.
+
+    It leaves attention scores out. Whether the embedding counts among the parameters has to be said each time: looking
+    it up costs nothing, and an LM head of the same size does cost.
+
+    Source: Kaplan et al. 2020, section 2.1.
+
+    >>> f"{training_flops(70e9, 1.4e12):.2e}"  # Chinchilla
+    '5.88e+23'
+    """
+    for name, value in (("parameters", parameters), ("tokens", tokens)):
+        require(value >= 0, name, value, ">= 0")
+    return 6 * parameters * tokens
+
+
+def serving_flops(parameters: float, tokens: float) -> float:
+    """Forward passes alone, 2 N for each token read or written; attention scores are left out.
+
+    >>> serving_flops(8e9, 1_000)
+    16000000000000.0
+    """
+    return training_flops(parameters, tokens) / 3
+
+
+def gpu_hours(flops: float, *, flops_per_s: float, utilisation: float) -> float:
+    """Hours of one GPU for a number of operations.
+
+    Args:
+        flops_per_s: peak of the GPU in the number format used.
+        utilisation: the share of the peak that the run reaches (MFU), in (0, 1].
+
+    >>> gpu_hours(3.6e18, flops_per_s=1e15, utilisation=0.5)
+    2.0
+    """
+    require(flops >= 0, "flops", flops, ">= 0")
+    require(flops_per_s > 0, "flops_per_s", flops_per_s, "> 0")
+    require(0 < utilisation <= 1, "utilisation", utilisation, "in (0, 1]")
+    return flops / (flops_per_s * utilisation) / 3600

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from course_lib.config import is_int, require, several
@@ -85,6 +86,11 @@ class DecodeStream:
         self.held = pending[safe:]
         self.text += pending[:safe]
         return pending[:safe]
+
+
+def decode_stream(tokenizer: Vocabulary, stop: str | Sequence[str] | None = ()) -> DecodeStream:
+    """A `DecodeStream` for one request, of the tokenizer's own making where it has a method of this name."""
+    return getattr(tokenizer, "decode_stream", partial(DecodeStream, tokenizer))(stop)
 
 
 def longest_overlap(text: str, stop: Sequence[str]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from course_lib.config import ModelConfig, SamplingParams, require
-from course_lib.detokenize import DecodeStream
+from course_lib.detokenize import decode_stream
+from course_lib.grammar import logits_processor_for
 from course_lib.kv_cache import SlidingWindowCache, StaticCache, cache_for
 from course_lib.sampling import logprobs_of, request_generator, sample, top_candidates
 
@@ -24,7 +25,10 @@ Prompt = str | Sequence[Mapping[str, Any]] | Sequence[int] | Tensor
 
 
 class LanguageModel(Protocol):
-    """What generation needs; `course_lib.checkpoint.load` returns one."""
+    """What generation needs; `course_lib.checkpoint.load` returns one.
+
+    It may bring functions of its own, `sample` and `verify`, which then stand in for the library's.
+    """
 
     model: Any
     tokenizer: Any
@@ -196,21 +200,27 @@ def end_ids(lm: LanguageModel, params: SamplingParams) -> frozenset[int]:
     return frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else lm.eos_token_ids)
 
 
-def decode_steps(lm: LanguageModel, prompt_ids: Sequence[int], params: SamplingParams) -> Iterator[Step]:
+def decode_steps(lm: LanguageModel, prompt_ids: Sequence[int], params: SamplingParams, *,
+                 new_cache: Callable[[Any, int], Any] = cache_for) -> Iterator[Step]:
     """Run the loop until an end token, `max_tokens` or the end of the context.
 
     Args:
         prompt_ids: at least one, and such as `check_prompt` accepts.
+        new_cache: makes the cache, called with the model and the positions of the whole text.
     """
     max_tokens = min(params.max_tokens, lm.config.max_position_embeddings - len(prompt_ids))
-    kv_cache = cache_for(lm.model, len(prompt_ids) + max_tokens)
+    kv_cache = new_cache(lm.model, len(prompt_ids) + max_tokens)
     generator, ends = request_generator(params.seed), end_ids(lm, params)
+    processor, choose = logits_processor_for(params, lm.tokenizer, ends), getattr(lm, "sample", sample)
     ids, output_ids = prompt_ids, []
     for _ in range(max_tokens):
         started = time.perf_counter()
         logits = next_logits(lm.model, ids, kv_cache)
         check_logits(lm.model, logits)
-        token_id = sample(logits, params, generator, prompt_ids=[prompt_ids], output_ids=[output_ids]).item()
+        allowed = processor.mask(logits) if processor else logits
+        token_id = choose(allowed, params, generator, prompt_ids=[prompt_ids], output_ids=[output_ids]).item()
+        if processor:
+            processor.advance(token_id)
         seconds = time.perf_counter() - started
         yield record(logits, token_id, params.logprobs, seconds, len(ids))
         if token_id in ends:
@@ -245,7 +255,7 @@ class Stream:
     draft: Draft | None = None
 
     def __post_init__(self) -> None:
-        self._decoder = DecodeStream(self.lm.tokenizer, stop=self.params.stop)
+        self._decoder = decode_stream(self.lm.tokenizer, self.params.stop)
         source = decode_steps if self.draft is None else self.draft.decode_steps
         self._deltas = self._run(source(self.lm, self.prompt_ids, self.params))
 
@@ -302,11 +312,14 @@ def stream(lm: LanguageModel, prompt: Prompt, params: SamplingParams | None = No
 
     Raises:
         ValueError: the prompt is empty or of another kind, leaves no room in the context, or holds an unknown
-            id, or the draft has another vocabulary. While it runs: the model's logits are not finite.
+            id, or the draft has another vocabulary, or the structured output holds what is not supported. While it
+            runs: the model's logits are not finite.
     """
     prompt_ids = encode_prompt(lm.tokenizer, prompt)
     check_prompt(lm.config, prompt_ids)
-    return Stream(lm, prompt_ids, params or SamplingParams(), draft=draft)
+    params = params or SamplingParams()
+    logits_processor_for(params, lm.tokenizer, end_ids(lm, params))  # here, so that what it refuses is refused at once
+    return Stream(lm, prompt_ids, params, draft=draft)
 
 
 def generate(lm: LanguageModel, prompt: Prompt, params: SamplingParams | None = None, *,

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,7 +19,7 @@ from course_lib.config import SamplingParams, is_int, is_number, require
 
 Setting = float | Sequence[float]
 Ids = Sequence[Sequence[int]] | Tensor
-LOOKS = (256, 16384)  # how many tokens top-p sorts before it resorts to sorting the whole vocabulary
+PART = 2**16  # numbers that are worked on at a time, so that they stay in a processor's cache
 
 
 def apply_temperature(logits: Tensor, temperature: Setting) -> Tensor:
@@ -78,15 +79,11 @@ def apply_top_p(logits: Tensor, p: Setting) -> Tensor:
     off = [p == 1 for p in ps]
     if all(off):
         return x.clone()
-    probs, eps = precise(x).softmax(-1), torch.finfo(x.dtype).eps  # (B, V)
+    largest, eps = descending(x), torch.finfo(x.dtype).eps
+    reached = precise(largest).softmax(-1).cumsum(-1)  # (B, V)
     wanted = [[p - eps * (abs(top) + math.log(V)) if p < 1 else -1.0]
               for p, top in zip(ps, x.amax(-1).tolist(), strict=True)]
-    wanted = torch.tensor(wanted, dtype=probs.dtype, device=probs.device)  # (B, 1)
-    for n in (*(n for n in LOOKS if n < V), V):
-        largest, ids = x.topk(n)  # (B, n)
-        reached = probs.gather(-1, ids.to(probs.device)).cumsum(-1)
-        if (reached[:, -1:] >= wanted).all():
-            break
+    wanted = torch.tensor(wanted, dtype=reached.dtype, device=reached.device)  # (B, 1)
     last = (reached[:, :-1] < wanted).sum(-1, keepdim=True)  # at place 0 stands the first token, which stays
     return keep(x, largest_mask(x, last.to(x.device), largest), off)
 
@@ -227,9 +224,9 @@ def draw(probs: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def parts_of_rows(x: Tensor) -> list[slice]:
-    """The rows of x (B, V) in parts of a few million numbers: ten thousand rows may be one row, expanded."""
+    """The rows of x (B, V) in parts of `PART` numbers or one row: ten thousand rows may be one row, expanded."""
     B, V = x.shape
-    n = max(1, 2**22 // V)
+    n = max(1, PART // V)
     return [slice(i, i + n) for i in range(0, B, n)] or [slice(0)]
 
 
@@ -269,6 +266,13 @@ def top_candidates(logits: Tensor, n: int) -> tuple[Tensor, Tensor]:
     ids = largest_mask(logprobs, last, values).nonzero()[:, 1].view(B, -1)  # (B, n), ids ascending
     values, order = logprobs.gather(-1, ids).sort(descending=True, stable=True)
     return values, ids.gather(-1, order)
+
+
+def descending(x: Tensor) -> Tensor:
+    """The values of each row of x (B, V), the largest first. NumPy sorts with a processor's widest registers."""
+    if not x.is_cpu:
+        return x.sort(descending=True).values
+    return torch.from_numpy(np.sort(x.detach().numpy())[:, ::-1].copy())
 
 
 def largest_mask(x: Tensor, last: Tensor, largest: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from course_lib.config import SamplingParams
 from course_lib.generate import LanguageModel, Step, check_logits, end_ids, record
+from course_lib.grammar import logits_processor_for
 from course_lib.kv_cache import StaticCache
 from course_lib.sampling import draw, filter_logits, has_penalties, request_generator
 
@@ -207,6 +208,7 @@ class Request:
         self.ids = list(prompt_ids)  # and the output so far
         self.kv_cache = StaticCache.for_model(lm.model, length)  # a ring could not be rolled back
         self.generator = request_generator(params.seed)
+        self.processor = logits_processor_for(params, lm.tokenizer, end_ids(lm, params))
 
     def steps(self, k: int) -> Iterator[SpeculativeStep]:
         """Up to k proposals a pass, until an end token or until the text is as long as it may be."""
@@ -231,9 +233,12 @@ class Request:
                                logits_to_keep=len(proposal) + 1)[0]  # (proposals + 1, V)
         for row in logits:
             check_logits(self.lm.model, row)
-        p_rows = distributions(logits, self.params, self.prompt_ids, ids[len(self.prompt_ids) :], proposal)
+        allowed = self.processor.mask_rows(logits, proposal) if self.processor else logits
+        p_rows = distributions(allowed, self.params, self.prompt_ids, ids[len(self.prompt_ids) :], proposal)
         q_rows = q_rows.to(p_rows.device)
-        tokens = verify(p_rows, q_rows, proposal, uniforms[k:])
+        tokens = getattr(self.lm, "verify", verify)(p_rows, q_rows, proposal, uniforms[k:])
+        for token_id in tokens if self.processor else ():
+            self.processor.advance(token_id)
         still_true = len(ids) + len(tokens) - 1
         cache.crop(still_true)
         self.run.crop(still_true)

@@ -188,7 +188,7 @@ def test_killed_at_any_moment_a_save_leaves_one_folder_or_the_other(tmp_path):
     done = subprocess.run([sys.executable, "-c", KILL_FIFTY_TIMES, str(folder)], capture_output=True, text=True,
                           env=os.environ | {"OMP_NUM_THREADS": "1"}, cwd=ROOT)
     assert not done.returncode, done.stderr
-    assert len(done.stdout.split()) == 50 and len(set(done.stdout.split())) > 40
+    assert len(done.stdout.split()) == 50 and len(set(done.stdout.split())) > 20
     assert (folder / "README.md").read_text() == "mine"
     save(lm, folder)
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]

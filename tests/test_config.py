@@ -55,7 +55,7 @@ def test_defaults_are_those_of_vllm():
     assert asdict(SamplingParams()) == {
         "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0,
         "presence_penalty": 0.0, "frequency_penalty": 0.0, "max_tokens": 64, "stop": (), "stop_token_ids": (),
-        "ignore_eos": False, "seed": None, "logprobs": None}
+        "ignore_eos": False, "seed": None, "logprobs": None, "structured_outputs": None}
 
 
 @pytest.mark.parametrize(("name", "allowed", "refused", "message"), [

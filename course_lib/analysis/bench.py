@@ -15,6 +15,7 @@ from statistics import median
 
 import torch
 
+from course_lib.analysis import serving_engines
 from course_lib.analysis.acceptance import KINDS, write_all
 from course_lib.analysis.draft_race import race
 from course_lib.analysis.engines import COUNTED, ENGINES, available, counts, processes
@@ -40,6 +41,7 @@ VOCABULARIES = (4_096, 151_936)  # of pocket, and of Qwen2.5
 SAMPLING = (SamplingParams(temperature=0.8), SamplingParams(temperature=0.8, top_p=0.95),
             SamplingParams(temperature=0.8, top_k=50, top_p=0.95, min_p=0.02, repetition_penalty=1.1))
 DRAFT_TOKENS = 64  # of an answer, at most
+REQUESTS, PATIENCE = 64, 60  # of the workload for serving; seconds
 Row = tuple[str, ...]
 
 
@@ -71,6 +73,26 @@ def engine_rows(model: str, engines: Sequence[str], *, bytes_per_s: float, runs:
                               bytes_per_weight=ENGINES[name].bytes_per_weight)
         same = sum(results[name][0] == results[first][0] for results in rounds)
         yield (model, name, f"{rate:.0f}", ratios, f"{rate * nbytes / bytes_per_s:.0%}", f"{same} of {runs}")
+
+
+def serving_rows(model: str, *, runs: int, requests: int, threads: int) -> Iterator[Row]:
+    """The table "serving": a ragged workload answered by each engine, beside the first one.
+
+    An engine that needs more than `PATIENCE` seconds for it takes part in the first round only.
+    """
+    names = serving_engines.available()
+    sizes = {"requests": requests, "threads": threads, "module": serving_engines.__name__}
+    with checkpoint(model) as folder, processes(names, folder, **sizes) as running:
+        rounds = [{name: process() for name, process in running.items()}]
+        rounds += [{name: process() for name, process in running.items() if rounds[0][name][1] <= PATIENCE}
+                   for _ in range(runs - 1)]
+    first = names[0]
+    for name in names:
+        ids, results = rounds[0][name][0], [each for each in rounds if name in each]
+        rate = sum(map(len, ids)) / median(each[name][1] for each in results)
+        ratios = spread(each[name][1] / each[first][1] for each in results if first in each)
+        same = sum(row == other for row, other in zip(ids, rounds[0][first][0], strict=True))
+        yield (name, f"{rate:.0f}", ratios, f"{same} of {requests}")
 
 
 def draft_rows(lm: LanguageModel, runs: int) -> Iterator[Row]:
@@ -177,6 +199,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=in_range(1), default=5, help="the table shows medians of this many (default: 5)")
     parser.add_argument("--tokens", type=in_range(1), default=128, help="new tokens in a run (default: 128)")
     parser.add_argument("--prompt-tokens", type=in_range(1), default=64, help="tokens of the prompt (default: 64)")
+    parser.add_argument("--serving", action="store_true", help="only this: 64 requests, 32 at a time")
     parser.add_argument("--details", action="store_true", help="also memory, samplers and training")
     args = parser.parse_args(argv)
     models, size = args.model or ["pocket", "124M"], args.prompt_tokens + args.tokens
@@ -191,6 +214,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         found = calibrate().machine
         print(f"{machine(torch.device('cpu'))}; memory {found.bytes_per_s / GIGABYTE:.1f} GB/s; batch 1, greedy, "
               f"{args.prompt_tokens} + {args.tokens} tokens, prefill included; medians of {args.runs} rounds\n")
+        if args.serving or (models == ["pocket", "124M"] and not args.engine):
+            rows = serving_rows(models[0], runs=args.runs, requests=REQUESTS, threads=args.threads)
+            print_table((f"{models[0]}, {REQUESTS} requests, {serving_engines.SLOTS} at a time", "tokens/s",
+                         "times the seconds of the first", "same ids"), rows)
+            print()
+        if args.serving:
+            return 0
         sizes = {"prompt_tokens": args.prompt_tokens, "tokens": args.tokens, "threads": args.threads}
         for model in models:
             engines = [name for name in available(model) if name in (args.engine or ENGINES)]

@@ -96,19 +96,10 @@ def transformers(name: str) -> Run:
 
 
 def ctranslate2(compute_type: str) -> Callable[[str], Run]:
-    """The same folder in CTranslate2, an engine of C++ without PyTorch, converted into a temporary one."""
+    """The same folder in CTranslate2, an engine of C++ without PyTorch."""
     def build(name: str) -> Run:
-        import ctranslate2 as ct2  # optional, and only for this
-
         with tempfile.TemporaryDirectory() as folder:
-            source = Path(shutil.copytree(find_folder(name), Path(folder) / "source"))
-            settings = json.loads((source / "tokenizer_config.json").read_text())
-            settings["bos_token"] = settings.get("bos_token") or settings["eos_token"]  # it takes no null
-            (source / "tokenizer_config.json").write_text(json.dumps(settings))
-            ct2.converters.TransformersConverter(str(source)).convert(str(Path(folder) / "converted"))
-            model = ct2.Generator(str(Path(folder) / "converted"), compute_type=compute_type,
-                                  intra_threads=torch.get_num_threads())
-            vocabulary = json.loads((Path(folder) / "converted/vocabulary.json").read_text())
+            model, vocabulary = converted(name, folder, compute_type)
 
         def run(prompt_ids: list[int], tokens: int) -> list[int]:
             prompt = [vocabulary[i] for i in prompt_ids]
@@ -119,6 +110,20 @@ def ctranslate2(compute_type: str) -> Callable[[str], Run]:
         return run
 
     return build
+
+
+def converted(name: str, folder: str, compute_type: str) -> tuple[Any, list[str]]:
+    """A model converted for CTranslate2 by way of a folder, and its vocabulary."""
+    import ctranslate2 as ct2  # optional, and only for this
+
+    source = Path(shutil.copytree(find_folder(name), Path(folder) / "source"))
+    settings = json.loads((source / "tokenizer_config.json").read_text())
+    settings["bos_token"] = settings.get("bos_token") or settings["eos_token"]  # it takes no null
+    (source / "tokenizer_config.json").write_text(json.dumps(settings))
+    ct2.converters.TransformersConverter(str(source)).convert(str(Path(folder) / "converted"))
+    model = ct2.Generator(str(Path(folder) / "converted"), compute_type=compute_type,
+                          intra_threads=torch.get_num_threads())
+    return model, json.loads((Path(folder) / "converted/vocabulary.json").read_text())
 
 
 def installed(package: str) -> Callable[[], bool]:
@@ -145,10 +150,17 @@ def available(model: str) -> list[str]:
 
 
 class Process:
-    """An engine at work elsewhere: call it to decode once."""
+    """An engine at work elsewhere: call it to decode once.
 
-    def __init__(self, engine: str, model: str, *, prompt_tokens: int, tokens: int, threads: int) -> None:
-        command = [sys.executable, "-m", __name__, engine, model, str(prompt_tokens), str(tokens), str(threads)]
+    Args:
+        engine, model: names.
+        threads: that it may use.
+        module: whose `main` runs it.
+        sizes: further arguments of that, in order.
+    """
+
+    def __init__(self, engine: str, model: str, *, threads: int, module: str = __name__, **sizes: int) -> None:
+        command = [sys.executable, "-m", module, engine, model, *map(str, (*sizes.values(), threads))]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         text=True, env=os.environ | {"OMP_NUM_THREADS": str(threads)})
         try:
@@ -185,7 +197,7 @@ class Process:
 
 
 @contextmanager
-def processes(engines: Sequence[str], model: str, **sizes: int) -> Iterator[dict[str, Process]]:
+def processes(engines: Sequence[str], model: str, **sizes: Any) -> Iterator[dict[str, Process]]:
     """A process for each engine, one started after the other, and ended whatever happens."""
     running: dict[str, Process] = {}
     try:

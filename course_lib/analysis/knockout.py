@@ -15,6 +15,7 @@ from course_lib.checkpoint import LanguageModel
 from course_lib.config import require
 from course_lib.generate import encode_prompt
 from course_lib.kv_cache import StaticCache
+from course_lib.model import KVCache
 from course_lib.training.corpus import Writer, capitals, encyclopedia
 from course_lib.training.questions import SEED, user
 
@@ -51,17 +52,19 @@ def exam_items(n: int, seed: int = SEED) -> dict[str, list[Item]]:
 
 
 @torch.inference_mode()
-def greedy_batch(lm: LanguageModel, prompts: Sequence[Sequence[int]], max_tokens: int) -> list[str]:
+def greedy_batch(lm: LanguageModel, prompts: Sequence[Sequence[int]], max_tokens: int, *,
+                 new_cache: Callable[..., KVCache] = StaticCache.for_model) -> list[str]:
     """The greedy continuation of each prompt as text, all rows in one batch padded on the left.
 
     Args:
         prompts: ids, at least one each.
         max_tokens: per row; a row ends earlier with an end token.
+        new_cache: makes the cache, called as `StaticCache.for_model`.
     """
     device, width = lm.model.embed_tokens.weight.device, max(map(len, prompts))
     ids = torch.tensor([[0] * (width - len(row)) + list(row) for row in prompts], device=device)  # (B, T)
     mask = torch.tensor([[False] * (width - len(row)) + [True] * len(row) for row in prompts], device=device)
-    kv_cache = StaticCache.for_model(lm.model, width + max_tokens, batch_size=len(prompts))
+    kv_cache = new_cache(lm.model, width + max_tokens, batch_size=len(prompts))
     ends = torch.tensor(sorted(lm.eos_token_ids), device=device, dtype=torch.long)
     written: list[Tensor] = []
     for _ in range(max_tokens):

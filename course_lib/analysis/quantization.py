@@ -22,6 +22,8 @@ from course_lib.analysis.phase_times import step
 from course_lib.checkpoint import LanguageModel
 from course_lib.config import require
 from course_lib.gptq import gptq
+from course_lib.kv_cache import StaticCache
+from course_lib.model import KVCache
 from course_lib.quantize import matrices, quantize
 from course_lib.quantized_cache import QuantizedCache
 from course_lib.rounding import dequantize, round_weights
@@ -151,7 +153,8 @@ def first_questions(kind: str, n: int, seed: int = SEED) -> list[Question]:
     return [question for question, _ in zip(kinds(seed)[kind], range(n))]
 
 
-def right_answers(lm: LanguageModel, questions: Sequence[Question], *, together: int = 64) -> list[bool]:
+def right_answers(lm: LanguageModel, questions: Sequence[Question], *, together: int = 64,
+                  new_cache: Callable[..., KVCache] = StaticCache.for_model) -> list[bool]:
     """Whether the greedy answer to each question is right, asked in batches; a tool call counts to its end."""
     ids = [lm.tokenizer.apply_chat_template(question.messages, tools=question.tools, add_generation_prompt=True)
            for question in questions]
@@ -160,7 +163,8 @@ def right_answers(lm: LanguageModel, questions: Sequence[Question], *, together:
     right = []
     for start in range(0, len(ids), together):
         asked = questions[start : start + together]
-        answers = greedy_batch(asking, ids[start : start + together], max(question.max_tokens for question in asked))
+        most = max(question.max_tokens for question in asked)
+        answers = greedy_batch(asking, ids[start : start + together], most, new_cache=new_cache)
         right += [question.is_right(f"{answer}</tool_call>" if question.tools else answer)
                   for question, answer in zip(asked, answers)]
     return right

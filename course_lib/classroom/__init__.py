@@ -2,5 +2,6 @@
 
 from course_lib.classroom.claims import claim, whose_numbers
 from course_lib.classroom.exercises import exercise, hint, progress, solution
+from course_lib.classroom.kept_answers import keep_answers
 
-__all__ = ["claim", "exercise", "hint", "progress", "solution", "whose_numbers"]
+__all__ = ["claim", "exercise", "hint", "keep_answers", "progress", "solution", "whose_numbers"]

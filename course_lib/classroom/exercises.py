@@ -7,7 +7,8 @@
 
 With the body left at `...` the name `merge` is bound to the finished version, so the notebook runs to
 its end. With a body of the reader's own it is checked at once; a right answer is what the rest of the
-notebook runs on. A wrong answer is explained and never raises. Nothing leaves the machine.
+notebook runs on. A wrong answer is explained and never raises. What passes is kept on this machine, for
+the engine of notebook 17 (`course_lib.classroom.kept_answers`). Nothing leaves the machine.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from course_lib.classroom.answers import LIBRARY, answer
 from course_lib.classroom.attempt import Attempt, is_readers, usual_settings
 from course_lib.classroom.checks import exercises_of, find, notebooks
 from course_lib.classroom.checks.compare import CheckFailed, cut, without_addresses
+from course_lib.classroom.kept_answers import keep
 from course_lib.classroom.progress_file import progress_path, read_progress, reason, record
 
 OURS = "the rest of the notebook uses course_lib's version."
@@ -68,7 +70,8 @@ def exercise(exercise_id: str) -> Callable[[Callable], Callable]:
         print(f"Exercise {this.id} is right: the rest of the notebook runs on your {attempt.name}.")
         if own and own != [name]:
             print(f"  But the cells below call {name}, not {attempt.name}: give it that name and run this cell again.")
-        record(this.id)
+        if record(this.id):
+            keep(this, function)
         return function
 
     return decorate

@@ -10,7 +10,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,22 +33,35 @@ def progress_path() -> Path:
     return (Path(base).expanduser() / "course_lib" / "progress.json").resolve()
 
 
-def record(exercise_id: str) -> None:
-    """Record that an exercise is done; where that cannot be written, say so in one line and go on."""
+def record(exercise_id: str) -> bool:
+    """Record that an exercise is done; where that cannot be written, say so in one line, return False and go on."""
     try:
         path = progress_path()
         if exercise_id in read_progress(path)["passed"]:
-            return
+            return True
         path.parent.mkdir(parents=True, exist_ok=True)
         with locked(path):  # what another kernel wrote in the meantime is read again
             data = read_progress(path)
-            write_progress(path, data | {"passed": sorted({*data["passed"], exercise_id})})
+            write_json(path, data | {"passed": sorted({*data["passed"], exercise_id})})
+        return True
     except (OSError, RuntimeError) as error:  # RuntimeError: no home folder is known
         print(f"Progress is not saved ({reason(error)}); COURSE_PROGRESS can name another file.")
+        return False
 
 
 def read_progress(path: Path) -> dict[str, Any]:
-    """The file's content, `{"passed": []}` where there is none; a file that makes no sense is set aside.
+    """The file's content, `{"passed": []}` where there is none; the rest as for `read_json`."""
+    return read_json(path, {"passed": []}, is_progress, "The progress file")
+
+
+def is_progress(data: Any) -> bool:
+    """Whether a file's content is that of a progress file."""
+    return isinstance(data, dict) and isinstance(data.get("passed"), list) \
+        and all(isinstance(name, str) for name in data["passed"])
+
+
+def read_json(path: Path, empty: dict[str, Any], makes_sense: Callable[[Any], bool], what: str) -> dict[str, Any]:
+    """A file's content, `empty` where there is none; a file that makes no sense is set aside, and `what` it is is said.
 
     Raises:
         OSError: it cannot be read, or it is not a regular file: a device is neither read nor moved.
@@ -57,21 +70,20 @@ def read_progress(path: Path) -> dict[str, Any]:
         if not stat.S_ISREG(path.stat().st_mode):
             raise OSError(errno.EINVAL, "Not a regular file")
         data = json.loads(path.read_bytes())  # UTF-8, and what editors of Windows make of it
-        if isinstance(data, dict) and isinstance(data.get("passed"), list) \
-                and all(isinstance(name, str) for name in data["passed"]):
+        if makes_sense(data):
             return data
     except FileNotFoundError:
-        return {"passed": []}
+        return empty
     except ValueError:
         pass
     aside = next(name for i in range(1, 1000)
                  if not (name := path.with_name(f"{path.name}.unreadable-{i}")).exists())
     path.rename(aside)
-    print(f"The progress file makes no sense: it is kept as {aside.name}, and a new one is begun.")
-    return {"passed": []}
+    print(f"{what} makes no sense: it is kept as {aside.name}, and a new one is begun.")
+    return empty
 
 
-def write_progress(path: Path, data: dict[str, Any]) -> None:
+def write_json(path: Path, data: dict[str, Any]) -> None:
     """Replace the file in one step: a reader sees the old content or the new, never a part."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".tmp")
     try:

@@ -179,3 +179,10 @@ class Notebook:
     def until(self, condition: str, *args: object, timeout_s: float = 60) -> None:
         """Wait until the JavaScript function `condition`, called with `args` as one array, is true."""
         self.page.wait_for_function(condition, arg=list(args), timeout=1000 * timeout_s)
+
+    def change_theme(self, theme: str) -> None:
+        """To "Dark" or "Light". Wait until JupyterLab's splash is gone: a second change within 200 ms of it raises."""
+        self.page.evaluate("([name]) => window.jupyterapp.commands.execute('apputils:change-theme', {theme: name})",
+                           [f"JupyterLab {theme}"])
+        self.until("([light]) => document.body.dataset.jpThemeLight === light"
+                   " && !document.querySelector('#jupyterlab-splash')", str(theme == "Light").lower())

@@ -4,7 +4,6 @@ import re
 
 ROW = ".course-attention .course-row"
 DATA = f"document.querySelector('{ROW}').dataset"
-DARK = "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
 
 
 def weights(notebook):
@@ -72,6 +71,5 @@ def test_attention_widget(opened, picture):
     page.keyboard.press("Tab")
     opened.until(f"() => !document.querySelector('.course-message [role=alert]') && "
                  f"document.querySelectorAll('{ROW} li').length > 8")
-    page.evaluate(DARK)
-    opened.until("() => document.body.dataset.jpThemeLight === 'false'")
+    opened.change_theme("Dark")
     picture(opened.locate(".course-attention"), "attention-dark")

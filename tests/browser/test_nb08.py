@@ -2,7 +2,6 @@
 
 FIT = ".course-fits .course-fit"
 DATA = f"document.querySelector('{FIT}').dataset"
-DARK = "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
 
 
 def slider(page, number):
@@ -47,6 +46,5 @@ def test_will_it_fit(opened, picture):
     choose(page, 0, "Llama-3.1-405B")
     opened.until("() => !document.querySelector('.course-fits .course-message [role=alert]')")
     assert "Llama-3.1-405B" in row.inner_text()
-    page.evaluate(DARK)
-    opened.until("() => document.body.dataset.jpThemeLight === 'false'")
+    opened.change_theme("Dark")
     picture(opened.locate(".course-fits"), "fit-dark")

@@ -4,7 +4,6 @@ ROOF = ".course-roofline .course-roof"
 DATA = f"document.querySelector('{ROOF}').dataset"
 PLACE = f"Number(document.querySelector('{ROOF} circle').getAttribute('cx'))"
 MESSAGE = ".course-roofline .course-message [role=alert]"
-DARK = "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
 
 
 def slider(page, number):
@@ -55,7 +54,5 @@ def test_roofline_explorer(opened, picture):
     opened.until(f"() => {DATA}.machines === '2'")
     assert float(roof.get_attribute("data-rate")) < rate / 10
     assert page.locator(MESSAGE).count() == 0
-    page.evaluate(DARK)
-    opened.until("() => document.body.dataset.jpThemeLight === 'false'"
-                 " && !document.querySelector('#jupyterlab-splash')")
+    opened.change_theme("Dark")
     picture(opened.locate(".course-roofline"), "roofline-dark")

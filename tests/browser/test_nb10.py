@@ -2,7 +2,6 @@
 
 ROW = ".course-tile-steps .course-tiles"
 DATA = f"document.querySelector('{ROW}').dataset"
-DARK = "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
 
 
 def slider(page, number):
@@ -47,6 +46,5 @@ def test_tile_by_tile(opened, picture):
     slider(page, 0).focus()
     page.keyboard.press("Home")
     assert page.locator(".course-tile-steps .course-message [role=alert]").count() == 0
-    page.evaluate(DARK)
-    opened.until("() => document.body.dataset.jpThemeLight === 'false'")
+    opened.change_theme("Dark")
     picture(opened.locate(".course-tile-steps"), "tiles-dark")

@@ -2,7 +2,6 @@
 
 PANEL = ".course-roundings .course-rounding"
 DATA = f"document.querySelector('{PANEL}').dataset"
-DARK = "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
 
 
 def test_how_many_bits(opened, picture):
@@ -32,6 +31,5 @@ def test_how_many_bits(opened, picture):
     zeros = row.get_attribute("data-zeros")
     page.locator(".course-roundings select").nth(1).select_option(index=3)
     opened.until(f"() => {DATA}.zeros !== '{zeros}'")
-    page.evaluate(DARK)
-    opened.until("() => document.body.dataset.jpThemeLight === 'false'")
+    opened.change_theme("Dark")
     picture(opened.locate(".course-roundings"), "bits-dark")

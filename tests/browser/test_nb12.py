@@ -2,7 +2,6 @@
 
 PASSES = ".course-speculation .course-passes"
 DATA = f"document.querySelector('{PASSES}').dataset"
-DARK = "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
 
 
 def slider(page, number):
@@ -47,6 +46,5 @@ def test_proposals_are_watched(opened, picture):
     field.fill("What is rain?")
     field.press("Enter")
     opened.until("() => !document.querySelector('.course-speculation .course-message [role=alert]')")
-    page.evaluate(DARK)
-    opened.until("() => document.body.dataset.jpThemeLight === 'false'")
+    opened.change_theme("Dark")
     picture(opened.locate(".course-speculation"), "passes-dark")

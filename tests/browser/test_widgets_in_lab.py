@@ -6,8 +6,6 @@ DISTRIBUTION = ".course-sampling .course-distribution svg"
 STATE = f"""document.querySelector('{DISTRIBUTION}').outerHTML"""
 WRITTEN = "document.querySelector('.course-sampling .completion').textContent"
 TOKENS = ".course-tokenizer .course-tokens"
-DARK = "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
-LIGHT = DARK.replace("Dark", "Light")
 
 
 @pytest.fixture
@@ -30,16 +28,9 @@ def only(number):
 def both_themes(notebook, picture, selector, name):
     """Pictures in the dark theme and the light one, which the page has afterwards."""
     picture(notebook.locate(selector), f"{name}-light")
-    change_theme(notebook, DARK, light=False)
+    notebook.change_theme("Dark")
     picture(notebook.locate(selector), f"{name}-dark")
-    change_theme(notebook, LIGHT, light=True)
-
-
-def change_theme(notebook, command, light):
-    """Change it and wait until JupyterLab's splash screen is gone: a second one within 200 ms of it raises."""
-    notebook.page.evaluate(command)
-    notebook.until("([light]) => document.body.dataset.jpThemeLight === light"
-                   " && !document.querySelector('#jupyterlab-splash')", str(light).lower())
+    notebook.change_theme("Light")
 
 
 @only("00")

@@ -8,25 +8,35 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
-from course_lib.analysis.roofline import LLAMAS, MACHINES
+from course_lib.analysis.roofline import LLAMAS, MACHINES, decode_seconds, prefill_seconds
+from course_lib.analysis.scaling_law import LAWS
+from course_lib.analysis.slots import Request
 from course_lib.classroom.course_map import CHAPTERS, notebooks_folder
 from course_lib.display.diagrams import pocket
+from course_lib.display.diagrams.agents import agent_loop, raw_text
+from course_lib.display.diagrams.arrivals import client_timeline, token_path
 from course_lib.display.diagrams.attention import Example, attention_by_hand
+from course_lib.display.diagrams.batching import padding, slots
 from course_lib.display.diagrams.block import block
 from course_lib.display.diagrams.caching import corners, ledger, ring, triangles_of_work
 from course_lib.display.diagrams.chain import Station, sampler_chain
 from course_lib.display.diagrams.choosing import Place, three_cuts
 from course_lib.display.diagrams.chunks import chunked_prefill
 from course_lib.display.diagrams.drawing import Drawing
+from course_lib.display.diagrams.front import Choice, Want, pareto_front
 from course_lib.display.diagrams.head import INDIA, SCORES, lm_head
 from course_lib.display.diagrams.heads import shared_heads, splitting_heads
+from course_lib.display.diagrams.hostile import two_encodings
 from course_lib.display.diagrams.induction import induction_circuit
 from course_lib.display.diagrams.interval import unit_interval
 from course_lib.display.diagrams.learning import loss_valley, shifted_labels
+from course_lib.display.diagrams.levers import levers
 from course_lib.display.diagrams.mlp import plain_and_gated
 from course_lib.display.diagrams.optimizer import adamw_steps
+from course_lib.display.diagrams.pages import block_tables
 from course_lib.display.diagrams.phases import shared_reading, two_phases
 from course_lib.display.diagrams.pipeline import Run, pipeline
 from course_lib.display.diagrams.positions import Hand, clock_hands, turning_pairs
@@ -40,12 +50,18 @@ from course_lib.display.diagrams.quantizing import (
 from course_lib.display.diagrams.readout import CAPITAL, logit_lens, softmax_by_hand
 from course_lib.display.diagrams.rescaling import online_softmax
 from course_lib.display.diagrams.roof import four_steps
+from course_lib.display.diagrams.scaling import isoflop, split
+from course_lib.display.diagrams.scaling_lines import extrapolate, serve
 from course_lib.display.diagrams.shapes import equal_size
+from course_lib.display.diagrams.sharing import preemption, shared_prefix
+from course_lib.display.diagrams.sick import two_views
 from course_lib.display.diagrams.speculating import draft_and_verify, overlap, roll_back
+from course_lib.display.diagrams.streaming import borders, stopping
 from course_lib.display.diagrams.strip import strip
 from course_lib.display.diagrams.tables import Picked, one_hot_product, table_lookup
 from course_lib.display.diagrams.tiles import causal_tiles, two_memories, two_workers
 from course_lib.display.diagrams.timeline import timeline
+from course_lib.display.diagrams.token_paths import automaton_paths
 from course_lib.display.diagrams.tokens import merge_tree
 from course_lib.display.diagrams.turns import forged_turns
 
@@ -67,8 +83,19 @@ SAID = ("46 % on mat", "mat was said: weaker", "large ones grow", "six tokens st
 STEPS = [Station(f"{name.removesuffix('_penalty').replace('_', '-')} {setting}".strip(), does, shares)
          for (name, setting), does, shares in zip({"the model": "", **pocket.CHAIN_SETTINGS}.items(), SAID,
                                                   pocket.CHAIN_SHARES, strict=True)]
-LLAMA, H100 = "Llama 3 8B", MACHINES["H100 SXM"]
+LLAMA, H100, LAPTOP = "Llama 3 8B", MACHINES["H100 SXM"], MACHINES["laptop"]
+ARRIVALS = list(accumulate([prefill_seconds(LLAMAS[LLAMA], 100, LAPTOP),
+                            *(decode_seconds(LLAMAS[LLAMA], 100 + i, LAPTOP) for i in range(1, 40))]))
+STEPS_OF = {"pocket on two cores": pocket.STEP_S, f"{LLAMA} on a laptop": decode_seconds(LLAMAS[LLAMA], 100, LAPTOP)}
 OUTLIER = [[0.7, 0.1, -0.3, 0.6, -0.2, 0.4, -0.7, 0.3], [0.4, -0.7, 0.2, 0.5, 0.6, 14.0, -0.3, 0.2]]
+EIGHT = [Request(name, 9, answer) for name, answer in zip("ABCDEFGH", (3, 9, 2, 5, 8, 3, 4, 2))]
+LAW = "Besiroglu et al. 2024"
+SMALL_MODELS = [n * 1e6 for n in (1, 1.5, 2, 3, 4, 6, 8, 12, 16)]
+SMALL_LOSSES = [3.02, 2.89, 2.83, 2.68, 2.56, 2.49, 2.41, 2.34, 2.25]  # 1.6 + 60 / N^0.27, with noise of 0.8 %
+THREE = [Request("A", 6, 10), Request("B", 5, 7), Request("C", 6, 8)]
+SIX = [Choice("A", 5, 9), Choice("B", 12, 5), Choice("C", 40, 3), Choice("D", 160, 2), Choice("E", 25, 7),
+       Choice("F", 120, 4.5)]
+WAITING = [Want("Ann", 8), Want("Ben", 60), Want("Cleo", math.inf)]
 
 DRAWINGS: dict[str, Callable[[], Drawing]] = {
     **{f"{number}_strip": lambda number=number: strip(STATIONS, number) for number, _ in STATIONS},
@@ -122,6 +149,27 @@ DRAWINGS: dict[str, Callable[[], Drawing]] = {
     "12_passes": lambda: draft_and_verify(pocket.DRAFTED),
     "12_roll_back": lambda: roll_back(pocket.DRAFTED[1][2], *pocket.DRAFTED[2]),
     "12_overlap": lambda: overlap(["force", "pull", "kind", "cat"], [6, 3, 2, 1], [3, 6, 1, 2]),
+    "13_borders": lambda: borders(pocket.HEART_TOKENS),
+    "13_stop": lambda: stopping(pocket.SALT_TOKENS, pocket.SALT_STOP),
+    "13_path": lambda: token_path(pocket.TOKENS[1], STEPS_OF, pocket.REST_S),
+    "13_timeline": lambda: client_timeline(ARRIVALS, f"{LLAMA} on a laptop, 100 tokens read, 40 written, at best"),
+    "14_padding": lambda: padding((5, 12, 3, 8)),
+    "14_slots": lambda: slots(EIGHT, 4),
+    "14_pages": lambda: block_tables((10, 6)),
+    "14_prefix": shared_prefix,
+    "14_preempt": lambda: preemption(THREE, 8),
+    "15_isoflop": lambda: isoflop(1e21, LAWS[LAW], LAW),
+    "15_split": lambda: split(150e6, 2.5e9, LAWS[LAW], LAW),
+    "15_extrapolate": lambda: extrapolate(SMALL_MODELS, SMALL_LOSSES, (256e6, 1.92)),
+    "15_serve": lambda: serve(3e9, (9e9, 180e9), LAWS[LAW], LAW),
+    "16_loop": lambda: agent_loop(pocket.TALK),
+    "16_raw": lambda: raw_text(pocket.TALK, pocket.CONTROL),
+    "16_automaton": lambda: automaton_paths(pocket.PATTERN, pocket.BEGUN, pocket.MAY, pocket.MAY_NOT),
+    "16_injection": lambda: two_encodings(pocket.RESULT, pocket.PASTED, pocket.APART, pocket.OBEYED,
+                                          pocket.UNMOVED),
+    "17_levers": levers,
+    "17_pareto": lambda: pareto_front(SIX, WAITING),
+    "17_sick": lambda: two_views(pocket.SICK, pocket.SICK_SUBJECT),
 }
 
 

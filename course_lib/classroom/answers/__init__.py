@@ -58,6 +58,20 @@ LIBRARY = {
     "12.2": "course_lib.speculative.residual, which takes fractions, too",
     "12.3": "course_lib.speculative.verify, which looks at all proposals at once",
     "12.4": "course_lib.speculative.expected_tokens",
+    "13.1": "course_lib.detokenize.DecodeStream, which also looks up the bytes of each id",
+    "13.2": "course_lib.detokenize.DecodeStream.release, a method that keeps what it holds",
+    "14.1": "course_lib.paging.BlockManager, which also counts who shares a page",
+    "14.2": "course_lib.scheduler.Scheduler.admit, which also finds shared pages",
+    "14.3": "course_lib.paging.Prefix, which also keeps the tokens",
+    "15.1": "course_lib.analysis.scaling_law.total_flops, from course_lib.costs",
+    "15.2": "course_lib.analysis.scaling_fit.objective, for many laws at once",
+    "15.3": "course_lib.analysis.scaling_law.ScalingLaw.optimal",
+    "15.4": "course_lib.analysis.scaling_law.break_even_tokens",
+    "16.1": "course_lib.tool_calls.parse_ids, for which a quoted tag is text",
+    "16.2": "course_lib.agent.loop, which also checks arguments and sets deadlines",
+    "16.3": "course_lib.grammar.Grammar.mask, which reads what tokens share only once",
+    "17.1": "course_lib.analysis.levers.pareto, which refuses columns that there are not",
+    "17.2": "course_lib.analysis.customers.score, which also says what a setting breaks",
 }
 
 

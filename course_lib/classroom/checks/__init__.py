@@ -17,6 +17,7 @@ How to add an exercise
 4. `tests/mutants/nbXX.py`: at least four wrong answers, each with the words of its rejection, and a
    right answer written another way. `test_mutants.py` and `test_answers.py` in `tests/classroom` hold
    the four together.
+5. `engine_slots.py`: the place that its function has in the engine of notebook 17, or why it has none.
 """
 
 from __future__ import annotations

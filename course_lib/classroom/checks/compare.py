@@ -134,7 +134,8 @@ def misfit(got: Any, expected: Any) -> str | None:
         return (f"return {kind(expected)}, not a tensor: .item() takes it out" if got.numel() == 1 else
                 f"return {kind(expected)}, not a tensor: .item() takes out one number, .tolist() a list")
     if isinstance(expected, list | tuple):
-        return next((words for pair in zip(got, expected) if (words := misfit(*pair))), None)
+        inner = (misfit(one, other) for one, other in zip(got, expected) if one is not None)  # None may be an answer
+        return next(filter(None, inner), None)
     return None
 
 

@@ -1,0 +1,277 @@
+"""What a function needs in order to run elsewhere: its source, and a line or a source for each global name it reads.
+
+A function typed into a cell leans on what other cells have made. Modules and what they hold become import lines, plain
+values become assignments, the reader's own functions and classes their source, and so on for the names that those
+read. What cannot be written down, a model or a tensor, is named.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import builtins
+import dis
+import inspect
+import linecache
+import math
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+import torch
+
+from course_lib.classroom.attempt import is_readers
+
+LONGEST_VALUE = 10_000  # characters of a value that is written down
+PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+class CannotBeWritten(ValueError):
+    """A name that a function reads has a value that no source gives again; the message says which."""
+
+
+class Written(NamedTuple):
+    """A function as text.
+
+    Attributes:
+        name: that `source` defines.
+        source: its definition, without `@exercise`; comments as they were typed.
+        needs: code that has to run before, for each name that it makes; in an order that works.
+    """
+
+    name: str
+    source: str
+    needs: dict[str, str]
+
+
+def write_down(function: Callable[..., Any], also: str = "") -> Written:
+    """A function's source and what it needs.
+
+    Args:
+        also: another name under which the function knows itself, as in a check.
+
+    Raises:
+        CannotBeWritten: the source is not known, or a name in it has a value that cannot be written down.
+    """
+    plain = inspect.unwrap(function)
+    if not isinstance(plain, FunctionType):
+        raise CannotBeWritten("it is no function with a `def`")
+    if not is_readers(plain.__code__.co_filename):
+        raise CannotBeWritten(f"it is not yours but {plain.__module__}'s")
+    if plain.__closure__:
+        raise CannotBeWritten(f"it was defined inside another function, whose {plain.__code__.co_freevars[0]} it uses")
+    name, source = definition(plain)
+    needs: dict[str, str] = {}
+    collect(source, plain.__globals__, needs, {name, also})
+    if also and also != name and also in global_names(source):
+        source = f"{source}\n{also} = {name}"
+    return Written(name, source, needs)
+
+
+def collect(source: str, names: Mapping[str, Any], needs: dict[str, str], done: set[str]) -> None:
+    """Add to `needs` what the global names in a source are made of, the deepest first.
+
+    A name that is not bound to anything stays away, as it did in the notebook.
+
+    Raises:
+        CannotBeWritten: one cannot be written down.
+    """
+    for name in sorted(global_names(source) & names.keys() - done):
+        done.add(name)
+        code, deeper = code_for(name, names[name])
+        if deeper is not None:
+            collect(code, deeper, needs, done)
+        needs[name] = code
+
+
+def code_for(name: str, value: Any) -> tuple[str, Mapping[str, Any] | None]:
+    """Code that binds a name to a value again, and the global names that this code reads, if it may read some.
+
+    Raises:
+        CannotBeWritten: there is none.
+    """
+    if isinstance(value, ModuleType):
+        return import_of(name, value), None
+    own = own_function(value)
+    if own is not None:
+        found, source = definition(own)
+        return (source if found == name else f"{source}\n{name} = {found}"), own.__globals__
+    line = literal(name, value) or import_from(name, value)
+    if line is None:
+        raise CannotBeWritten(f"it uses {name}, a {type(value).__name__}, which is neither an argument, nor a plain "
+                              "value, nor a name that a package has")
+    return line, None
+
+
+def own_function(value: Any) -> FunctionType | OwnClass | None:
+    """The function, or the class with its methods, if the reader wrote it."""
+    plain = inspect.unwrap(value) if callable(value) else value
+    if isinstance(plain, FunctionType) and is_readers(plain.__code__.co_filename):
+        if plain.__closure__:
+            raise CannotBeWritten(f"it uses {plain.__name__}, which was defined inside another function")
+        return plain
+    if isinstance(plain, type) and (methods := own_methods(plain)):
+        return OwnClass(plain, methods[0])
+    return None
+
+
+def own_methods(cls: type) -> list[FunctionType]:
+    """Methods of a class that were typed by the reader."""
+    functions = [getattr(member, "fget", None) or getattr(member, "__func__", member) for member in vars(cls).values()]
+    return [f for f in functions if isinstance(f, FunctionType) and is_readers(f.__code__.co_filename)
+            and f.__code__.co_filename != "<string>"]  # a dataclass writes that one
+
+
+class OwnClass:
+    """A class of the reader's: Python knows the source of its methods, and in their file is that of the class."""
+
+    def __init__(self, cls: type, method: FunctionType) -> None:
+        self.__name__, self.__globals__ = cls.__name__, method.__globals__
+        self.file = method.__code__.co_filename
+
+
+def definition(own: FunctionType | OwnClass) -> tuple[str, str]:
+    """The name and the source of a definition, without `@exercise`.
+
+    Raises:
+        CannotBeWritten: Python does not know the source, or it is no statement of its own.
+    """
+    try:
+        text = class_source(own) if isinstance(own, OwnClass) else textwrap.dedent(inspect.getsource(own))
+        [node] = ast.parse(text).body
+    except (OSError, TypeError, SyntaxError, ValueError) as error:
+        raise CannotBeWritten(f"the source of {own.__name__} is not known") from error
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Lambda):
+        return node.targets[0].id, text.strip()
+    if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+        raise CannotBeWritten(f"{own.__name__} is no function with a `def`")
+    lines = text.splitlines()
+    for decorator in node.decorator_list:
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).split(".")[-1] == "exercise":
+            for i in range(decorator.lineno - 1, decorator.end_lineno):
+                lines[i] = None
+    return node.name, "\n".join(line for line in lines if line is not None).strip()
+
+
+def class_source(own: OwnClass) -> str:
+    """The last definition of a class in the cell of one of its methods."""
+    lines = linecache.getlines(own.file)
+    nodes = [node for node in ast.parse("".join(lines)).body
+             if isinstance(node, ast.ClassDef) and node.name == own.__name__]
+    node = nodes[-1] if nodes else None
+    if node is None:
+        raise OSError(f"no class {own.__name__} in {own.file}")
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    return "".join(lines[first - 1 : node.end_lineno])
+
+
+def compile_text(source: str, filename: str = "<answer>") -> CodeType:
+    """Compile a text whose annotations are not looked at."""
+    return compile(source, filename, "exec", flags=__future__.annotations.compiler_flag, dont_inherit=True)
+
+
+def global_names(source: str) -> set[str]:
+    """The global names that a definition reads, those of Python itself left out."""
+    return set(read_names(compile_text(source))) - vars(builtins).keys()
+
+
+def read_names(code: CodeType) -> Iterator[str]:
+    """The names that a piece of code, and all that is defined in it, looks up outside its functions."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname.startswith("LOAD_") and ("GLOBAL" in instruction.opname or "NAME" in instruction.opname):
+            yield instruction.argval
+    for inner in code.co_consts:
+        if inspect.iscode(inner):
+            yield from read_names(inner)
+
+
+def import_of(name: str, module: ModuleType) -> str:
+    """The line that imports a module under this name.
+
+    Raises:
+        CannotBeWritten: it is a file of the reader's, which is not everywhere to be found.
+    """
+    full = module.__name__
+    if is_readers(getattr(module, "__file__", None) or "<frozen>"):
+        raise CannotBeWritten(f"it uses the module {full}, which is a file of your own")
+    return f"import {full}" if name == full else f"import {full} as {name}"
+
+
+def import_from(name: str, value: Any) -> str | None:
+    """The line that takes a value out of a package, or None: by its own account, or from where it is found."""
+    if isinstance(value, torch.dtype):
+        known = str(value).removeprefix("torch.")
+        return f"from torch import {known}" + (f" as {name}" if name != known else "")
+    own = getattr(value, "__name__", name)
+    for known in dict.fromkeys((own, name)):
+        for module in homes(value, known):
+            return f"from {module} import {known}" + (f" as {name}" if name != known else "")
+    return None
+
+
+def homes(value: Any, known: str) -> Iterator[str]:
+    """Modules of packages in which a value has this name: its own, then the one with the shortest name."""
+    if not isinstance(known, str) or not known.isidentifier():
+        return
+    loaded = {name: module for name, module in list(sys.modules.items())
+              if isinstance(module, ModuleType) and vars(module).get(known) is value
+              and name != "__main__" and not is_readers(getattr(module, "__file__", None) or "<frozen>")}
+    own = getattr(value, "__module__", None)
+    yield from sorted(loaded, key=lambda name: (name != own, len(name), name))
+
+
+def literal(name: str, value: Any) -> str | None:
+    """`name = value` where the value is plain: numbers, text, and lists, tuples, sets and dicts of them."""
+    if not is_plain(value):
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{name} = float({str(value)!r})"
+    text = repr(value)
+    try:
+        if len(text) > LONGEST_VALUE or ast.literal_eval(text) != value:
+            return None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # inf within a list, a set without items
+        return None
+    return f"{name} = {text}"
+
+
+def is_plain(value: Any) -> bool:
+    """Whether `repr` of it is a program that makes it."""
+    if type(value) in (list, tuple, set):
+        return all(map(is_plain, value))
+    if type(value) is dict:
+        return all(is_plain(part) for pair in value.items() for part in pair)
+    return type(value) in PLAIN
+
+
+def load_written(written: Written, filename: str, also: str = "") -> Callable[..., Any]:
+    """Run a text in a new module, and take the function out of it.
+
+    The text is code: who can write it can do what this user can do. It is the reader's own, from the reader's own
+    file, and runs with the same rights as it did in the notebook.
+
+    Args:
+        filename: under which errors name its lines.
+        also: another name under which the function knows itself.
+
+    Raises:
+        Whatever the text raises.
+    """
+    title = filename.strip("<>")
+    module = sys.modules[title] = ModuleType(title)  # where dataclasses look for the one that they are made in
+    names = vars(module)
+    for name, code in written.needs.items():
+        run(code, f"<{name} of {title}>", names)
+    run(written.source, filename, names)
+    if also:
+        names.setdefault(also, names[written.name])
+    return names[written.name]
+
+
+def run(code: str, filename: str, names: dict[str, Any]) -> None:
+    """Execute a text; its lines are remembered, so that errors can show them."""
+    linecache.cache[filename] = len(code), None, code.splitlines(True), filename
+    exec(compile_text(code, filename), names)
+

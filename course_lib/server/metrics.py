@@ -1,0 +1,63 @@
+"""What Prometheus reads at /metrics, in vLLM's names, so that dashboards made for vLLM show this server as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from course_lib.engine import EngineStats
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
+LABELS = ("model_name", "engine")
+
+
+class Metrics:
+    """The numbers of one app, in a registry of their own.
+
+    Args:
+        model: the label `model_name`.
+        stats: gives the engine's latest `EngineStats`.
+    """
+
+    def __init__(self, model: str, stats: Callable[[], EngineStats]) -> None:
+        self.registry, labels = CollectorRegistry(), (model, "0")
+        self.registry.register(EngineNumbers(stats, labels))
+
+        def histogram(name: str, text: str) -> Histogram:
+            return Histogram(f"vllm:{name}", text, LABELS, buckets=SECONDS, registry=self.registry).labels(*labels)
+
+        def counter(name: str, text: str, *more: str) -> Counter:
+            return Counter(f"vllm:{name}", text, (*LABELS, *more), registry=self.registry)
+
+        self.time_to_first_token = histogram("time_to_first_token_seconds", "From the request to its first token.")
+        self.inter_token_latency = histogram("inter_token_latency_seconds", "From a token to the next.")
+        self.e2e_latency = histogram("e2e_request_latency_seconds", "From the request to its last token.")
+        self.prompt_tokens = counter("prompt_tokens", "Tokens of prompts that were read.").labels(*labels)
+        self.generation_tokens = counter("generation_tokens", "Tokens that were generated.").labels(*labels)
+        success = counter("request_success", "Requests that ended, by reason.", "finished_reason")
+        self.success = {reason: success.labels(*labels, reason) for reason in ("stop", "length", "abort", "error")}
+
+
+class EngineNumbers:
+    """Reads the engine's numbers at the moment when somebody asks for them."""
+
+    def __init__(self, stats: Callable[[], EngineStats], labels: tuple[str, str]) -> None:
+        self.stats, self.labels = stats, labels
+
+    def collect(self) -> Iterator[Metric]:
+        """Gauges, and counters that begin again at 0 when a fresh engine takes the place of one that failed."""
+        stats = self.stats()
+        used = stats.blocks_used / stats.blocks_total
+        gauges = {"num_requests_running": ("Requests in the batch.", stats.running),
+                  "num_requests_waiting": ("Requests that wait for a place.", stats.waiting),
+                  "kv_cache_usage_perc": ("Pages of the cache in use; 1 is all.", used)}
+        counters = {"num_preemptions": ("Requests put back to make room.", stats.preemptions),
+                    "prefix_cache_queries": ("Tokens of prompts looked up.", stats.prefix_queries),
+                    "prefix_cache_hits": ("Tokens of prompts found in the cache.", stats.prefix_hits)}
+        for kind, numbers in ((GaugeMetricFamily, gauges), (CounterMetricFamily, counters)):
+            for name, (text, value) in numbers.items():
+                family = kind(f"vllm:{name}", text, labels=LABELS)
+                family.add_metric(self.labels, value)
+                yield family

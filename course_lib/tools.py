@@ -1,0 +1,169 @@
+"""Tools for a model: a name, typed arguments, a function, a deadline; and two tools that `pocket` was trained with.
+
+A call is a wish in a text that strangers may have written. So only the tools in the list exist, the arguments are
+checked against the tool's schema before the function sees them, and whatever goes wrong becomes a short text, which the
+model reads like any other result.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from course_lib.calculator import calculate
+from course_lib.config import is_number, require
+from course_lib.json_schema import check_value, schema_pattern
+from course_lib.tool_calls import BadCall, ToolCall
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+MAX_RESULT = 1_000  # characters that a model gets to read
+MAX_HANGING = 8  # functions that have missed their deadline and still run
+HANGING: set[threading.Thread] = set()
+
+
+@dataclass(frozen=True)
+class Tool:
+    """Something that a model may call.
+
+    Args:
+        name: letters, digits, _ and -.
+        description: for the model.
+        parameters: a JSON schema of type object, of the kind that `course_lib.json_schema` reads.
+        function: takes the arguments by name, and returns text, or what JSON can say.
+        timeout: seconds until its result is no longer waited for, > 0.
+        untrusted: its results may be written by strangers, such as a web page or a mail.
+        protected: it does not run once an untrusted result is in the conversation: the wish may be a stranger's.
+
+    Raises:
+        ValueError: one of them is not of this kind.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    function: Callable[..., Any]
+    timeout: float = 5.0
+    untrusted: bool = False
+    protected: bool = False
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.name, str) and bool(NAME.fullmatch(self.name)), "name", self.name,
+                "1 to 64 letters, digits, _ and -")
+        schema_pattern(self.parameters, f"{self.name}.parameters")
+        require(self.parameters.get("type") == "object", f"{self.name}.parameters.type", self.parameters.get("type"),
+                "object")
+        require(callable(self.function), "function", self.function, "callable")
+        require(is_number(self.timeout) and self.timeout > 0, "timeout", self.timeout, "a finite number > 0")
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The tool as OpenAI's and Hugging Face's `tools` describe it."""
+        return {"type": "function", "function": {"name": self.name, "description": self.description,
+                                                 "parameters": dict(self.parameters)}}
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What a call came to: a text for the model, whether it reports an error, and how long the function took."""
+
+    content: str
+    is_error: bool = False
+    seconds: float = 0.0
+
+
+def by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
+    """The tools that exist.
+
+    Raises:
+        ValueError: two have one name.
+    """
+    names = [tool.name for tool in tools]
+    require(len(set(names)) == len(names), "tools", names, "of different names")
+    return dict(zip(names, tools))
+
+
+def execute(call: ToolCall | BadCall, tools: Mapping[str, Tool], *, tainted: bool = False) -> ToolResult:
+    """Run a call if it is valid, in every case with a result; never raises for what a model wrote or a tool does.
+
+    Args:
+        tools: all that exist, by name.
+        tainted: whether the model has read an untrusted result, so that protected tools do not run.
+    """
+    if isinstance(call, BadCall):
+        return failure(f"the call is not valid, {call.error}")
+    if call.name not in tools:
+        return failure(f"there is no tool {call.name[:64]!r}, only {', '.join(tools) or 'none'}")
+    tool = tools[call.name]
+    if tool.protected and tainted:
+        return failure(f"{call.name} does not run after a result that others may have written")
+    try:
+        check_value(call.arguments, tool.parameters, "arguments")
+    except ValueError as error:
+        return failure(str(error))
+    return within_deadline(tool, call.arguments)
+
+
+def within_deadline(tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+    """Run the function in a thread, and wait no longer than it may take.
+
+    Python cannot stop a thread. One that misses its deadline goes on, and may still do what it was about to do; nobody
+    reads its result, and it does not keep the program from ending. While `MAX_HANGING` of them run, no other is
+    started. A function that has to be stopped must run its work in a process, as `subprocess.run(..., timeout=...)`.
+    """
+    HANGING.difference_update([thread for thread in HANGING if not thread.is_alive()])
+    if len(HANGING) >= MAX_HANGING:
+        return failure(f"{len(HANGING)} earlier calls still run")
+    outcome: list[ToolResult] = []
+    thread = threading.Thread(target=lambda: outcome.append(call_function(tool, arguments)), daemon=True)
+    started = time.perf_counter()
+    thread.start()
+    thread.join(tool.timeout)
+    seconds = time.perf_counter() - started
+    if not outcome:
+        HANGING.add(thread)
+        return failure(f"{tool.name} took longer than {tool.timeout:g} seconds", seconds)
+    return ToolResult(outcome[0].content, outcome[0].is_error, seconds)
+
+
+def call_function(tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+    """The function's result as bounded text; its errors too, whatever their kind."""
+    try:
+        value = tool.function(**arguments)
+        return ToolResult(bounded(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)))
+    except BaseException as error:  # SystemExit as well: a tool must not end the program
+        return failure(f"{tool.name} failed, {type(error).__name__}: {error}")
+
+
+def failure(reason: str, seconds: float = 0.0) -> ToolResult:
+    """An error for the model to read."""
+    return ToolResult(bounded(f"error: {reason}"), True, seconds)
+
+
+def bounded(text: str) -> str:
+    """At most `MAX_RESULT` characters of a text, each of them whole."""
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) <= MAX_RESULT else f"{text[: MAX_RESULT - 3]}..."
+
+
+def text_argument(name: str) -> dict[str, Any]:
+    """The schema of a function with one string argument."""
+    return {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+
+
+CALCULATOR = Tool("calculator", "Work out an arithmetic expression.", text_argument("expression"), calculate)
+
+
+def dictionary_tool(meanings: Mapping[str, str]) -> Tool:
+    """A dictionary of these words, in capitals or not."""
+    known = {word.lower(): meaning for word, meaning in meanings.items()}
+
+    def look_up(word: str) -> str:
+        require(word.strip().lower() in known, "word", word, "one that is in the dictionary")
+        return known[word.strip().lower()]
+
+    return Tool("dictionary", "Look up what a word means.", text_argument("word"), look_up)

@@ -1,0 +1,115 @@
+"""Numbers in the prose of notebook 15 that none of its cells prints."""
+
+import math
+
+from course_lib.analysis.scaling_law import LAWS
+from course_lib.analysis.training_cost import H100_FLOPS_PER_S, TRAININGS, implied_utilisation, training_cost
+from course_lib.costs import LLAMA_3_8B, parameter_count, training_flops
+from course_lib.training.scaling_runs import VOCABULARY, results, shape
+
+RUNS = results()
+LOSS = {(run.size, round(run.tokens / 1e6, 1)): run.loss for run in RUNS}
+EXAM = [run.loss for run in sorted(results("held-out"), key=lambda run: run.tokens)]
+SAME_BILL = [LOSS[3, 16.0], LOSS[4, 8.0], LOSS[5, 4.0], LOSS[6, 2.0], LOSS[8, 1.0]]
+SAME_COST = [training_flops(run.parameters, run.tokens) for run in RUNS
+             if (run.size, round(run.tokens / 1e6, 1)) in ((3, 16.0), (4, 8.0), (5, 4.0), (6, 2.0), (8, 1.0))]
+SEEDS = [run.loss for run in results(("fit", "seed")) if (run.size, round(run.tokens / 1e6, 1)) == (3, 1.0)]
+[LONG] = [run for run in RUNS if (run.size, round(run.tokens / 1e6, 1)) == (4, 16.0)]
+PASSING = next(loss for _, tokens, loss in LONG.curve if tokens > 3.9e6)  # of the stretch that ends at 4 M tokens
+HOURS_405B = TRAININGS["Llama-3.1-405B"].gpu_hours
+LLAMA = training_cost("Llama-3-8B", 15e12)
+COUNT = parameter_count(LLAMA_3_8B)
+
+
+def off_the_best(times: float, flops: float = 1e23) -> float:
+    """How much more loss a model has, as a share, that is so many times as large as the best for the budget."""
+    law = LAWS["Besiroglu et al. 2024"]
+    N, D = law.optimal(flops)
+    return law.loss(times * N, D / times) / law.loss(N, D) - 1
+
+
+# pencils
+RENTED = 1000 * 30 * 86_400 * 0.4 * H100_FLOPS_PER_S
+SIZE = math.sqrt(RENTED / 120)
+SMALL, LARGE = (6 * n * d + 2 * n * 73 for n, d in ((8, 15), (34, 0.65)))
+
+COMPUTED = {
+    "30.84 million": HOURS_405B,
+    "62 million": 2 * HOURS_405B,
+    "width of 64": shape(4).hidden_size,
+    "1,024 tokens": VOCABULARY,
+    "log 1,024": VOCABULARY,
+    "= 6.93": math.log(VOCABULARY),
+    "β = 0.32": math.log2(4.0 / 3.2),
+    "= 0.80": 2 ** -0.32,
+    "3.2 with twice": 4.0 * 0.8,
+    "2.56 with four": 4.0 * 0.8**2,
+    "away 26 %": 1 - EXAM[1] / EXAM[0],
+    "9 % more": SAME_BILL[0] / min(SAME_BILL) - 1,
+    "largest 29 %": SAME_BILL[-1] / min(SAME_BILL) - 1,
+    "to 40 %": max(SAME_COST) / min(SAME_COST) - 1,
+    "1 % worse": LOSS[5, 4.0] / LOSS[4, 8.0] - 1,
+    "bill 11 %": 1 - SAME_COST[2] / SAME_COST[1],
+    "17 and 6": 100 ** (1.02 / (0.64 + 1.02)),
+    "0.3 %": off_the_best(2),
+    "ten times 4 %": off_the_best(10),
+    "7 % more in": LLAMA.flops_exact / LLAMA.flops - 1,
+    "(0.2 % here": (max(SEEDS) - min(SEEDS)) / 2 / SEEDS[0],
+    "5.88 · 10": training_flops(70e9, 1.4e12) / 1e23,
+    "6.5 % of all": COUNT.embedding / COUNT.total,
+    "3.8 · 10": TRAININGS["Llama-3.1-405B"].flops / 1e25,
+    "by 2.6 times": TRAININGS["Llama-3-8B"].gpu_hours / training_cost("Llama-3-8B", 15e12).gpu_hours,
+    "at 16 %": implied_utilisation("Llama-3-8B", TRAININGS["Llama-3-8B"]),
+    "by 0.35 nats": PASSING - LOSS[4, 4.0],
+    # pencil 15.1
+    "86,400 seconds": 24 * 3600,
+    "989 TFLOPS": H100_FLOPS_PER_S / 1e12,
+    "· 989": H100_FLOPS_PER_S / 1e12,
+    "are 1.03": RENTED / 1e24,
+    "120 N": 6 * 20,
+    "92.5 billion": SIZE,
+    "1.85 trillion": 20 * SIZE,
+    # pencil 15.2
+    "73 T": 0.2 * 365,
+    "· 73": 0.2 * 365,
+    "= 720": 6 * 8 * 15,
+    "720 + ": 6 * 8 * 15,
+    "1,168 = ": 2 * 8 * 73,
+    "1,888": SMALL,
+    "133 + ": 6 * 34 * 0.65,
+    "4,964 = ": 2 * 34 * 73,
+    "5,097": LARGE,
+    "costs 37 %": SMALL / LARGE,
+}
+
+KNOWN = {
+    "1/10,000": "OpenAI 2023, GPT-4 Technical Report, section 3.1: \"at most 10,000x less compute\"",
+    "loss of 4.0": "an example",
+    "takes away 20 %": "an example",
+    "2 −0.32": "the exponent of the example",
+    "1.5 million": "FEWEST_TOKENS",
+    "over 400 models": "Hoffmann et al. 2022, abstract",
+    "δ = 0.001": "the default of the exercise",
+    "put 16 into": "an example",
+    "√16": "an example",
+    "√25": "an example",
+    "100 times as large": "an example",
+    "by 100": "an example",
+    "at 40 %": "an assumption",
+    "and 40 %": "an assumption",
+    "reports 38 to 43 %": "Dubey et al. 2024, The Llama 3 Herd of Models, section 3.3",
+    "1,000 H100s": "an assumption of the problem",
+    "1,000 · 30": "an assumption of the problem",
+    "30 days": "an assumption of the problem",
+    "reach 40 %": "an assumption of the problem",
+    "20 tokens": "an assumption of the problem",
+    "20 N": "an assumption of the problem",
+    "· 0.4 ·": "an assumption of the problem",
+    "0.2 T": "an assumption of the problem",
+    "0.65": "an assumption of the problem",
+    "15 T": "an assumption of the problem",
+    "· 15": "an assumption of the problem",
+    "· 34": "an assumption of the problem",
+    "6 · 34": "an assumption of the problem",
+    "20 T tokens": "an assumption of the question",
+}

@@ -1,0 +1,54 @@
+"""Numbers in the prose of notebook 17 that none of its cells prints."""
+
+from itertools import takewhile
+
+from course_lib import load
+from course_lib.analysis.lever_runs import prompts
+from course_lib.analysis.other_engines import scale_out
+from course_lib.analysis.roofline import MACHINES
+from course_lib.costs import LLAMA_3_8B, LLAMA_3_70B, weight_bytes
+
+ASKED = prompts(load("pocket"), 33)
+USERS, TOKENS, EVERY_S, PRICE, CARD = 10_000, 100, 300, 0.20, 2.50  # of pencil 17.1
+WANTED = USERS * TOKENS / EVERY_S
+A_DAY = WANTED * 86_400
+ONE_CARD = 20_659  # tokens a second, of notebook 14
+CUT, COPIES = scale_out(LLAMA_3_8B, MACHINES["H100 SXM"], 8, readers=8, context=2000)  # of pencil 17.2
+EXCHANGES_S = 2 * 32 * 10e-6
+
+COMPUTED = {
+    "203 tokens": sum(map(len, ASKED)) / len(ASKED),
+    "first 188": len([*takewhile(lambda column: len(set(column)) == 1, zip(*ASKED))]),
+    "gets 9.6 MB": 0.27 * 35.7,
+    "into 9.6 MB": 0.27 * 35.7,
+    "141 GB": weight_bytes(LLAMA_3_70B) / 1e9,
+    # pencil 17.1
+    "3,333 tokens": WANTED,
+    "288 million": A_DAY / 1e6,
+    "57.6 dollars": A_DAY / 1e6 * PRICE,
+    "it is 60": 24 * CARD,
+    "still 60": 24 * CARD,
+    "16 %": WANTED / ONE_CARD,
+    "19.2 dollars": A_DAY / 3 / 1e6 * PRICE,
+    # pencil 17.2
+    "0.64 ms by": CUT.gap_s * 1e3,
+    "4.56 ms": COPIES.gap_s * 1e3,
+    "factor of 7.1": COPIES.gap_s / CUT.gap_s,
+    "take 0.64 ms": EXCHANGES_S * 1e3,
+    "64 exchanges": EXCHANGES_S / 10e-6,
+    "1.28 ms": (CUT.gap_s + EXCHANGES_S) * 1e3,
+    "and 3.6 of": COPIES.gap_s / (CUT.gap_s + EXCHANGES_S),
+}
+
+KNOWN = {
+    "a card of 80": "NVIDIA H100 datasheet",
+    "100 tokens": "a story of `CUSTOMERS`",
+    "10,000 users": "a story of `CUSTOMERS`",
+    "10,000 · 100 / 300": "a story of `CUSTOMERS`",
+    "2.50 dollars": "an assumption of the problem, as in notebook 14",
+    "20,659 tokens": "notebook 14",
+    "0.20 dollars": "an assumption of the problem",
+    "2,000 tokens": "an assumption of the problem",
+    "32 layers": "Llama 3 8B",
+    "at most 12 lines": "tests/classroom/test_answers.py",
+}

@@ -1,0 +1,432 @@
+"""Wrong requests: the status, and an object that names the parameter, the value and what is allowed."""
+
+import json
+import weakref
+from functools import partial
+
+import openai
+import pytest
+from conftest import Panic, chat_body, client_of
+from wire import Wire, ask, events, until
+
+from course_lib.engine import Engine
+from course_lib.server import Limits, engine_thread, serve_in_background
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+USER = {"role": "user", "content": "Hi"}
+CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+TOOL = {"type": "function", "function": {"name": "f"}}
+
+
+def refused(server, path, body, status, param, *words):
+    response = ask(server, "POST", path, body if isinstance(body, bytes) else json.dumps(body).encode())
+    assert response.status == status, response.body
+    error = response.json().pop("error")
+    assert set(error) == {"message", "type", "param", "code"} and error["param"] == param, error
+    assert all(word in error["message"] for word in words), error["message"]
+    return error
+
+
+@pytest.mark.parametrize("field, value, status, words", [
+    ("temperature", -1, 400, ["temperature = -1", "finite number >= 0"]),
+    ("temperature", "hot", 422, ["temperature = 'hot'", "valid number"]),
+    ("temperature", True, 422, ["temperature = True"]),
+    ("top_p", 0, 400, ["top_p = 0", "(0, 1]"]),
+    ("top_k", -2, 400, ["top_k = -2", ">= 0"]),
+    ("top_k", 1.5, 422, ["top_k = 1.5", "integer"]),
+    ("min_p", 2, 400, ["min_p = 2", "[0, 1]"]),
+    ("repetition_penalty", 0, 400, ["repetition_penalty = 0", "> 0"]),
+    ("presence_penalty", 3, 400, ["presence_penalty = 3", "[-2, 2]"]),
+    ("frequency_penalty", -3, 400, ["frequency_penalty = -3", "[-2, 2]"]),
+    ("seed", 2**64, 400, ["seed = ", "2**64"]),
+    ("max_tokens", 0, 400, ["max_tokens = 0", ">= 1"]),
+    ("max_tokens", 10**30, 400, ["max_tokens = 1000000000", "in [1, "]),
+    ("max_tokens", "8", 422, ["max_tokens = '8'", "integer"]),
+    ("n", 0, 400, ["n = 0", "[1, 16]"]),
+    ("n", 17, 400, ["n = 17", "[1, 16]"]),
+    ("stop", "", 400, ["stop", "non-empty"]),
+    ("stop", ["x"] * 17, 400, ["len(stop) = 17", "at most 16"]),
+    ("stop", "x" * 201, 400, ["stop = ", "at most 200 characters"]),
+    ("stop", 3, 422, ["stop = 3", "string or"]),
+    ("stop_token_ids", [-1], 400, ["stop_token_ids", ">= 0"]),
+    ("stream", "yes", 422, ["stream = 'yes'", "boolean"]),
+    ("stream_options", {"include_usage": True}, 400, ["stream_options", "without stream"]),
+    ("user", 3, 422, ["user = 3"]),
+    ("model", 3, 422, ["model = 3"]),
+    ("model", "gpt-4", 404, ["model = 'gpt-4'", "'pocket-draft'"]),
+    ("return_token_ids", 1, 422, ["return_token_ids = 1"]),
+])
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+def test_a_setting_out_of_its_range(server, path, field, value, status, words):
+    body = {"model": "pocket-draft", **({"messages": [USER]} if path == CHAT else {"prompt": "Hi"}), field: value}
+    refused(server, path, body, status, field, *words)
+
+
+@pytest.mark.parametrize("more, status, param, words", [
+    ({"messages": []}, 422, "messages", ["at least 1 item"]),
+    ({"messages": "Hi"}, 422, "messages", ["messages = 'Hi'", "array"]),
+    ({"messages": [{"role": "wizard", "content": "Hi"}]}, 422, "messages[0].role", ["'wizard'", "'user'"]),
+    ({"messages": [USER, {"role": "user", "content": 3}]}, 422, "messages[1].content", ["= 3", "string or", "array"]),
+    ({"messages": [{"role": "user"}]}, 422, "messages[0]", ["content"]),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, 422,
+     "messages[0].content[0].type", ["'image_url'", "'text'"]),
+    ({"messages": [USER | {"tool_calls": [CALL]}]}, 422, "messages[0]", ["assistant"]),
+    ({"messages": [USER, {"role": "tool", "content": "3"}]}, 422, "messages[1]", ["tool_call_id"]),
+    ({"messages": [USER, {"role": "assistant", "tool_calls": [
+        CALL | {"function": {"name": "f", "arguments": "{"}}]}]}, 400, "messages",
+     ["messages[1].tool_calls", "no JSON"]),
+    ({"messages": [USER | {"audio": "x"}]}, 400, "messages[0].audio", ["messages[0].audio", "not supported"]),
+    ({"top_logprobs": 2}, 400, "top_logprobs", ["top_logprobs = 2", "logprobs is true"]),
+    ({"logprobs": True, "top_logprobs": 21}, 400, "top_logprobs", ["top_logprobs = 21", "[0, 20]"]),
+    ({"logprobs": True, "top_logprobs": -1}, 400, "top_logprobs", ["top_logprobs = -1", "[0, 20]"]),
+    ({"logprobs": 2}, 422, "logprobs", ["logprobs = 2", "boolean"]),
+    ({"max_completion_tokens": 2000}, 400, "max_tokens", ["max_tokens = 2000", "in [1, "]),
+    ({"tools": [{"type": "function", "function": {"name": "two words"}}]}, 422, "tools[0].function.name",
+     ["'two words'", "pattern"]),
+    ({"tools": [{"type": "retrieval"}]}, 422, "tools[0].type", ["'retrieval'", "'function'"]),
+    ({"tools": [TOOL], "tool_choice": "sometimes"}, 422, "tool_choice", ["'sometimes'", "'auto'"]),
+    ({"tool_choice": "required"}, 400, "tool_choice", ["tool_choice", "no tools"]),
+    ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}}, 400, "tool_choice",
+     ["tool_choice = 'g'", "one of f"]),
+    ({"response_format": {"type": "xml"}}, 422, "response_format.type", ["'xml'", "'json_schema'"]),
+    ({"response_format": {"type": "json_schema"}}, 400, "response_format", ["json_schema"]),
+    ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, 400, "structured_outputs", ["exactly one"]),
+    ({"structured_outputs": {"regex": "("}}, 400, "structured_outputs", []),
+    ({"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}}, 400, "structured_outputs",
+     ["once"]),
+    ({"structured_outputs": {"regex": "(" * 30_000}}, 400, "structured_outputs", ["characters", "at most 20000"]),
+    ({"structured_outputs": {"regex": "a"}, "ignore_eos": True}, 400, "ignore_eos", ["ignore_eos = True", "false"]),
+    ({"logit_bias": {"5": 1}}, 400, "logit_bias", ["logit_bias = {'5': 1}", "not supported"]),
+    ({"modalities": ["audio"]}, 400, "modalities", ["not supported"]),
+    ({"parallel_tool_calls": False}, 400, "parallel_tool_calls", ["not supported"]),
+    ({"temprature": 1}, 400, "temprature", ["temprature = 1", "not supported"]),
+    ({"stream": True, "stream_options": {"every": 2}}, 400, "stream_options.every", ["not supported"]),
+])
+def test_a_conversation_that_is_none(server, more, status, param, words):
+    refused(server, CHAT, {"model": "pocket-draft", "messages": [USER], **more}, status, param, *words)
+
+
+@pytest.mark.parametrize("more, status, words", [
+    ({"prompt": ""}, 400, ["prompt = ''", "at least one token"]),
+    ({"prompt": []}, 422, ["prompt = []", "a list of texts"]),
+    ({"prompt": [[]]}, 422, ["prompt = [[]]"]),
+    ({"prompt": ["a", 3]}, 422, ["prompt = ['a', 3]"]),
+    ({"prompt": [True]}, 422, ["prompt = [True]"]),
+    ({"prompt": None}, 422, ["prompt = None"]),
+    ({"prompt": [5000]}, 400, ["5000", "[0, 4096)"]),
+    ({"prompt": [-1]}, 400, ["-1", "[0, 4096)"]),
+    ({"prompt": [1] * 1024}, 400, ["1024 tokens", "at most 1023"]),
+    ({"prompt": ["a"] * 17}, 400, ["17", "[1, 16]"]),
+    ({"logprobs": 21}, 400, ["logprobs = 21", "[0, 20]"]),
+    ({"logprobs": True}, 422, ["logprobs = True", "integer"]),
+    ({"echo": True}, 400, ["echo = True", "not supported"]),
+    ({"best_of": 2}, 400, ["best_of = 2", "not supported"]),
+    ({"suffix": "end"}, 400, ["suffix = 'end'", "not supported"]),
+    ({"max_tokens": 1024}, 400, ["max_tokens = 1024", "[1, 1022]", "prompt of 2 tokens"]),
+])
+def test_a_completion_that_is_none(server, more, status, words):
+    refused(server, TEXT, {"model": "pocket-draft", "prompt": "The cat", **more}, status, next(iter(more)), *words)
+
+
+def test_what_is_missing(server):
+    refused(server, CHAT, {"messages": [USER]}, 422, "model", "model is missing")
+    refused(server, CHAT, {"model": "pocket-draft"}, 422, "messages", "messages is missing")
+    refused(server, TEXT, {"model": "pocket-draft"}, 422, "prompt", "prompt is missing")
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe{}", b'{"model": "\\ud800"}', b"[" * 100_000,
+                                  b'{"a": 1' + b"0" * 5000])
+def test_what_is_no_json(server, body):
+    error = refused(server, CHAT, body, 400, None, "not JSON")
+    assert error["code"] == "invalid_json" and error["type"] == "invalid_request_error"
+
+
+def test_numbers_that_are_none(server):
+    for word in (b"NaN", b"Infinity", b"-Infinity", b"1e999"):
+        body = chat_body(temperature="X").replace(b'"X"', word)
+        refused(server, CHAT, body, 422, "temperature", "temperature = ", "finite number")
+
+
+@pytest.mark.parametrize("body", [b"[]", b"3", b'"text"', b"null"])
+def test_json_that_is_no_object(server, body):
+    refused(server, CHAT, body, 422, None, "body")
+
+
+def test_what_asks_for_nothing_is_no_error(server):
+    """Clients send what they know, and None where they want nothing."""
+    nothing = {"logit_bias": {}, "metadata": None, "store": False, "service_tier": "auto", "tools": [], "n": None,
+               "stop": None, "stream_options": None, "parallel_tool_calls": True, "user": "me", "tool_choice": "auto",
+               "response_format": {"type": "text"}}
+    assert ask(server, "POST", CHAT, chat_body(max_tokens=1, **nothing)).status == 200
+    earlier = {"role": "assistant", "content": "Hello", "refusal": None, "annotations": [], "audio": None}
+    body = {"model": "pocket-draft", "messages": [USER, earlier, USER], "max_tokens": 1}
+    assert ask(server, "POST", CHAT, json.dumps(body).encode()).status == 200
+
+
+@pytest.mark.parametrize("method, path, status, code", [
+    ("GET", "/nowhere", 404, "unknown_url"), ("GET", "/v1/models/gpt-4", 404, "model_not_found"),
+    ("GET", CHAT, 405, "method_not_allowed"), ("POST", "/health", 405, "method_not_allowed"),
+    ("GET", "/docs", 404, "unknown_url"), ("GET", "/openapi.json", 404, "unknown_url"),
+    ("GET", "/page.html", 404, "unknown_url"), ("GET", "/../command.py", 404, "unknown_url"),
+    ("GET", "/%2e%2e/command.py", 404, "unknown_url"),
+])
+def test_addresses(server, method, path, status, code):
+    response = ask(server, method, path)
+    assert (response.status, response.json()["error"]["code"]) == (status, code)
+
+
+def test_the_client_raises_its_own_errors(client):
+    ask = partial(client.chat.completions.create, messages=[USER])
+    with pytest.raises(openai.NotFoundError, match="gpt-4"):
+        ask(model="gpt-4")
+    with pytest.raises(openai.BadRequestError, match="temperature") as caught:
+        ask(model="pocket-draft", temperature=-1, stream=True)  # refused before the stream begins
+    assert (caught.value.param, caught.value.code) == ("temperature", "invalid_value")
+    with pytest.raises(openai.UnprocessableEntityError, match="role"):
+        ask(model="pocket-draft", messages=[{"role": "wizard", "content": ""}])
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+def test_a_body_that_is_too_large(draft):
+    with serve_in_background(draft, limits=Limits(max_body_bytes=300)) as server:
+        body = chat_body("x" * 300)
+        error = refused(server, CHAT, body, 413, None, f"{len(body)} bytes", "at most 300")
+        assert error["code"] == "body_too_large"
+        with Wire(server) as wire:  # which does not say how long it will be
+            wire.send("POST", CHAT, Content_Length=None, Transfer_Encoding="chunked")
+            wire.socket.sendall(b"100\r\n" + b" " * 256 + b"\r\n" + b"100\r\n" + b" " * 256 + b"\r\n")
+            assert wire.response().status == 413
+        assert ask(server, "POST", CHAT, chat_body(max_tokens=1)).status == 200
+
+
+def test_a_client_that_still_writes_reads_why_it_is_refused(client, server, thread_of):
+    """More than the buffers of both sides hold: were the connection closed at once, writing would fail first."""
+    huge = "x" * 20_000_000
+    with pytest.raises(openai.APIStatusError, match="at most 1048576") as caught:
+        client.completions.create(model="pocket-draft", prompt=huge)
+    assert caught.value.status_code == 413
+    for kind, status in (("application/json", 413), ("text/plain", 415)):
+        with Wire(server) as wire:
+            wire.send("POST", CHAT, huge.encode(), Content_Type=kind)
+            assert wire.response().status == status
+            assert wire.ask("GET", "/health").status == 200, "the connection is still good"
+
+
+def test_a_text_at_which_the_tokenizer_gives_up(server, draft, monkeypatch):
+    """tiktoken's Rust code panics at a million spaces, and a panic is no Exception."""
+    panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
+
+    def give_up(text):
+        raise panic("stack overflow")
+
+    monkeypatch.setattr(draft.tokenizer, "encode_text", give_up)
+    for path, field, value in ((TEXT, "prompt", "a"), (CHAT, "messages", [USER])):
+        refused(server, path, {"model": "pocket-draft", field: value}, 400, field, "gave up")
+
+
+def test_prompts_and_answers_that_are_too_long(draft):
+    with serve_in_background(draft, limits=Limits(max_prompt_tokens=20, max_tokens=5, max_choices=2)) as server:
+        ask_for = partial(refused, server, TEXT)
+        ask_for({"model": "pocket-draft", "prompt": [1] * 21}, 400, "prompt", "21 tokens", "at most 20")
+        ask_for({"model": "pocket-draft", "prompt": [1], "max_tokens": 6}, 400, "max_tokens", "= 6", "[1, 5]")
+        ask_for({"model": "pocket-draft", "prompt": "a", "n": 3}, 400, "n", "n = 3", "[1, 2]")
+        answer = ask(server, "POST", CHAT, chat_body()).json()
+        assert answer["usage"]["completion_tokens"] == 5, "the default obeys as well"
+
+
+def test_a_full_queue(held, thread_of):
+    with held(Limits(max_queue=1), max_num_seqs=2) as (server, engine), Wire(server) as first, Wire(server) as second:
+        first.send("POST", CHAT, chat_body(n=2, max_tokens=2))
+        second.send("POST", CHAT, chat_body(max_tokens=2))
+        until(lambda: thread_of(server).in_flight == 3)
+        response = ask(server, "POST", CHAT, chat_body())
+        error = response.json()["error"]
+        assert (response.status, response.headers["retry-after"], error["code"]) == (429, "1", "queue_full")
+        assert error["type"] == "rate_limit_error" and "at most 3" in error["message"]
+        with client_of(server) as client, pytest.raises(openai.RateLimitError):
+            client.completions.create(model="pocket-draft", prompt="a")
+        engine.let(100)
+        assert first.response().status == second.response().status == 200
+        until(lambda: thread_of(server).in_flight == 0)
+        assert ask(server, "POST", CHAT, chat_body(max_tokens=1)).status == 200
+
+
+def test_an_answer_that_takes_too_long(held, thread_of):
+    with held(Limits(request_seconds=0.3)) as (server, engine), client_of(server) as client:
+        engine.let(2)
+        with pytest.raises(openai.APIStatusError, match=r"longer than request_seconds = 0\.3") as caught:
+            client.completions.create(model="pocket-draft", prompt="a", max_tokens=50, extra_body={"ignore_eos": True})
+        assert caught.value.status_code == 408
+        until(lambda: thread_of(server).in_flight == 0)
+        engine.let(3)
+        stream = client.completions.create(model="pocket-draft", prompt="a", max_tokens=50, stream=True,
+                                           extra_body={"ignore_eos": True})
+        with pytest.raises(openai.APIError, match=r"longer than request_seconds = 0\.3"):
+            list(stream)
+        until(lambda: thread_of(server).in_flight == 0)
+
+
+# --- who may ask ----------------------------------------------------------------------------------
+
+
+def test_a_key(draft):
+    with serve_in_background(draft, api_key="secret-1") as server:
+        for header in (None, "secret-1", "Bearer", "Bearer ", "Bearer secret-", "Bearer secret-12", "Basic secret-1",
+                       "Bearer sécret", "Bearer " + "x" * 5000):
+            for path in ("/v1/models", "/metrics", "/v1/nowhere", "//v1/models"):
+                response = ask(server, "GET", path, Authorization=header)
+                assert response.status == 401 and response.json()["error"]["code"] == "invalid_api_key"
+                assert b"secret-1" not in response.body and response.headers["www-authenticate"] == "Bearer"
+        assert ask(server, "POST", CHAT, chat_body()).status == 401
+        for header in ("Bearer secret-1", "bearer secret-1"):
+            assert ask(server, "GET", "/v1/models", Authorization=header).status == 200
+        assert ask(server, "GET", "/health").status == 200
+        with client_of(server, api_key="secret-1") as client:
+            assert client.models.list().data
+        with client_of(server, api_key="wrong") as client, pytest.raises(openai.AuthenticationError):
+            client.models.list()
+
+
+@pytest.mark.parametrize("key", ["", " ", "two words", "schlüssel", "line\n", 3])
+def test_a_key_that_no_header_could_bring(draft, key):
+    with pytest.raises(ValueError, match="api_key is not allowed") as caught, serve_in_background(draft, api_key=key):
+        pass
+    assert len(str(key)) < 2 or str(key) not in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
+def test_beyond_this_machine_only_with_a_key(draft, host):
+    with pytest.raises(ValueError, match="not allowed without an API key"), serve_in_background(draft, host=host):
+        pass
+
+
+@pytest.mark.parametrize("host, status", [
+    ("127.0.0.1", 200), ("localhost:8000", 200), ("[::1]:80", 200), ("LOCALHOST", 200), ("attacker.example", 403),
+    ("attacker.example:8000", 403), ("127.0.0.1.attacker.example", 403), ("localhost.attacker.example", 403),
+    ("", 403), ("[::1", 200), ("127.0.0.1@attacker.example", 403)])
+def test_a_name_that_points_here_but_is_not_ours(server, host, status):
+    """DNS rebinding: the page of another site reaches this machine under that site's name."""
+    assert ask(server, "GET", "/v1/models", Host=host).status == status
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", None])
+def test_a_page_of_another_site_cannot_send_a_request(server, kind):
+    """These kinds of body a browser sends without asking; for JSON it asks first, and is not told yes."""
+    assert ask(server, "POST", CHAT, chat_body(max_tokens=1), Content_Type=kind).status == 415
+    answer = ask(server, "OPTIONS", CHAT, Origin="https://example.com", Access_Control_Request_Method="POST")
+    assert answer.status == 405 and not [name for name in answer.headers if name.startswith("access-control")]
+
+
+# --- when the engine fails -------------------------------------------------------------------------
+
+
+def failing(lm, error, after):
+    """Makes engines, of which the first raises an error in the pass after so many."""
+    plans = [after]
+
+    class Failing(Engine):
+        passes_left = None
+
+        def step(self):
+            if self.passes_left == 0:
+                raise error
+            if self.passes_left is not None:
+                self.passes_left -= 1
+            return super().step()
+
+    def make():
+        engine = Failing(lm)
+        engine.passes_left = plans.pop() if plans else None
+        return engine
+
+    return make
+
+
+@pytest.mark.parametrize("error", [RuntimeError("out of luck"), ValueError("logits"), Panic("in Rust"), SystemExit(3)])
+def test_a_failing_pass_ends_its_requests_and_nothing_else(draft, error, caplog, thread_of):
+    with serve_in_background(draft, engine=failing(draft, error, 1)) as server, client_of(server) as client:
+        with pytest.raises(openai.InternalServerError, match="the engine failed") as caught:
+            client.completions.create(model="pocket-draft", prompt="a", max_tokens=9, n=2,
+                                      extra_body={"ignore_eos": True})
+        assert caught.value.body["type"] == "server_error" and str(error) not in str(caught.value)
+        assert [record.exc_info[1] for record in caplog.records] == [error]
+        assert client.completions.create(model="pocket-draft", prompt="a", temperature=0).choices[0].text
+        assert thread_of(server).failures == 1 and thread_of(server).in_flight == 0
+        metrics = ask(server, "GET", "/metrics").body
+        assert b'finished_reason="error",model_name="pocket-draft"} 2.0' in metrics
+
+
+def test_a_request_that_cannot_go_on_ends_alone(draft, caplog, thread_of):
+    class Fails(Engine):
+        """Finds nothing to say from the third token on, where a seed asks for it."""
+
+        def step(self):
+            ids = [name for name, one in self.requests.items()
+                   if one.params.seed == 13 and len(one.sequence.output_ids) == 2]
+            return [self.fail(self.requests[name].sequence, "out of words") for name in ids] + super().step()
+
+    with serve_in_background(draft, engine=lambda: Fails(draft)) as server:
+        bad = ask(server, "POST", CHAT, chat_body(max_tokens=9, seed=12, n=2, ignore_eos=True))
+        streamed = ask(server, "POST", CHAT, chat_body(max_tokens=9, seed=13, stream=True, ignore_eos=True))
+        assert ask(server, "POST", CHAT, chat_body(max_tokens=9, seed=1)).status == 200
+        error = json.loads(bad.body)["error"]
+        assert (bad.status, error["code"], error["message"]) == (500, "request_error",
+                                                                 "the answer cannot go on: out of words")
+        *_, event, done = events(streamed.chunks)
+        assert json.loads(event)["error"]["code"] == "request_error" and done == b"[DONE]"
+        assert thread_of(server).failures == 0 and thread_of(server).in_flight == 0
+        assert not thread_of(server).tickets and "out of words" in caplog.text
+
+
+def test_the_failed_engine_is_gone_before_the_fresh_one_is_made(draft, monkeypatch):
+    """Its pages may be half of the memory. Whoever keeps log records keeps the traceback, and that the engine."""
+    monkeypatch.setattr(engine_thread.LOG, "disabled", True)
+    made, alive = [], []
+
+    class Fails(Engine):
+        def step(self):
+            raise RuntimeError
+
+    def make():
+        alive.append([engine() is not None for engine in made])
+        engine = (Engine if made else Fails)(draft)
+        made.append(weakref.ref(engine))
+        return engine
+
+    with serve_in_background(draft, engine=make) as server:
+        assert ask(server, "POST", CHAT, chat_body()).status == 500
+        assert ask(server, "POST", CHAT, chat_body(max_tokens=1)).status == 200
+    assert alive == [[], [False]]
+
+
+def test_in_mid_stream_an_error_is_an_event(draft, caplog):
+    with serve_in_background(draft, engine=failing(draft, RuntimeError("out of luck"), 3)) as server:
+        response = ask(server, "POST", CHAT, chat_body(stream=True, max_tokens=9))
+        *before, error, done = events(response.chunks)
+        assert response.status == 200 and len(before) == 4 and done == b"[DONE]"
+        assert json.loads(error)["error"]["code"] == "engine_error"
+        assert ask(server, "POST", CHAT, chat_body(max_tokens=1)).status == 200
+
+
+def test_the_client_raises_the_error_of_a_stream(draft, caplog):
+    engine = failing(draft, RuntimeError("out of luck"), 3)
+    with serve_in_background(draft, engine=engine) as server, client_of(server) as client:
+        got, stream = [], client.completions.create(model="pocket-draft", prompt="a", max_tokens=9, stream=True,
+                                                          temperature=0)
+        with pytest.raises(openai.APIError, match="the engine failed"):
+            for chunk in stream:
+                got.append(chunk)
+        assert len(got) == 3
+
+
+def test_an_engine_that_cannot_be_replaced_is_told_by_health(draft, caplog, thread_of):
+    first = failing(draft, RuntimeError("broken"), 0)()
+    engines = [first]
+    with serve_in_background(draft, engine=lambda: engines.pop()) as server:
+        del first
+        assert ask(server, "POST", CHAT, chat_body()).status == 500
+        until(lambda: not thread_of(server).thread.is_alive())
+        assert ask(server, "GET", "/health").status == 503
+        assert ask(server, "POST", CHAT, chat_body()).status == 503

@@ -1,0 +1,545 @@
+"""A token may come if the text can still be completed after it: against `re`, `jsonschema` and `llguidance`."""
+
+import json
+import random
+import re
+from dataclasses import replace
+from functools import cache
+
+import jsonschema
+import llguidance.numpy as masks
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+
+from course_lib import grammar as grammar_module
+from course_lib.automaton import DEAD, MAX_CODE_POINT, Automaton, code_points
+from course_lib.byte_regex import complement, merged, parse_regex
+from course_lib.checkpoint import load
+from course_lib.config import SamplingParams, StructuredOutputsParams
+from course_lib.drafts import DraftModel, PromptLookup
+from course_lib.generate import generate, stream
+from course_lib.grammar import Grammar, LogitsProcessor, TokenTree, grammar_for, logits_processor_for, token_tree
+from course_lib.json_schema import check_value, is_valid, schema_pattern
+from course_lib.sampling import filter_logits
+from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe
+from course_lib.tool_calls import parse_ids
+from course_lib.tool_messages import call_tag
+from course_lib.training.corpus import TOOLS
+
+BYTES = {bytes([i]): i for i in range(256)}
+TOKENIZERS = {
+    "bytes": lambda: Tokenizer("bytes", POCKET_PATTERN, BYTES, {"<end>": 256}),
+    "tiny": lambda: Tokenizer("tiny", POCKET_PATTERN, train_bpe(['{"name": "Zoë", "n": 12, "ok": true}, é€'] * 3, 300),
+                              {"<end>": 400, "<tool_call>": 401}),
+    "pocket": lambda: load().tokenizer,
+}
+ENDS = {"bytes": 256, "tiny": 400, "pocket": 4091}
+REGEXES = [r"[0-9]{3}-[0-9]{4}", r"(cat|car|dog)s?", r"[^a-y]+", r"(?:é|€|[😀-😎])*x", r".*", r"[a-zé-ü ]{3,9}\n?",
+           r"(a|b)*a(a|b){5}", r"(a*)*b", r"a||b", r"x{0}y", r"(?:ab?){2,}", r"[-+]?\d+(?:\.\d+)?"]
+PERSON = {"type": "object", "required": ["name", "age"], "additionalProperties": False,
+          "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}
+OPTIONAL = {"type": "object", "required": ["b"], "additionalProperties": False,
+            "properties": {"a": {"type": "number"}, "b": {"type": "boolean"},
+                           "c": {"type": ["null", "string"], "maxLength": 4}, "d": {"enum": [1, 2]}}}
+SCHEMAS = [PERSON, OPTIONAL, {"type": "string", "minLength": 2, "maxLength": 5}, {"type": "integer"},
+           {"type": "number"}, {"type": "array", "items": {"enum": ["é", "bc", 3, None, {"x": [1, 2]}]}, "minItems": 1,
+                                "maxItems": 4},
+           {"anyOf": [{"type": "integer"}, {"const": "none"}]},
+           {"type": "array", "items": {"type": "array", "items": {"type": "boolean"}}}]
+
+
+@cache
+def tokenizer_of(name):
+    return TOKENIZERS[name]()
+
+
+@cache
+def automaton_of(pattern):
+    return Automaton(parse_regex(pattern))
+
+
+@cache
+def schema_automaton(text):
+    return Automaton(schema_pattern(json.loads(text)))
+
+
+def matches(automaton, text):
+    return automaton.accepts(automaton.read(automaton.start, text.encode()))
+
+
+# --- the automaton ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pattern", [*REGEXES, r"[^é-ü]{2,3}", r".{3}", r"[a-c\d]+\.\d{2,}", "", r"\x41\u00e9", r"[-a]",
+                                     r"[a-]", r"[^\n]*", r"\w\s\S\D", r"(?:(?:a|b)c){1,2}|\(\)", r"\U0001F600"])
+@given(data=st.data())
+@settings(max_examples=40)
+def test_a_regex_means_what_it_means_in_python(pattern, data):
+    known = st.from_regex(re.compile(pattern, re.ASCII), fullmatch=True)
+    text = data.draw(known | st.text("abcdogxé€😀ü0.A-\n9() s", max_size=7))
+    assert matches(automaton_of(pattern), text) == (re.fullmatch(pattern, text, re.ASCII) is not None)
+
+
+@pytest.mark.parametrize("pattern, named", {
+    "(a": "a missing )", "a)": "unopened )", "[a": "a missing ]", "a**": "quantifier * after", "a+?": "? after",
+    "^a": "the anchor ^", "a$": "the anchor $", r"\b": r"escape \b", r"(a)\1": r"escape \1", r"\p{L}": r"escape \p",
+    "(?=a)": "group (?=", "(?<n>a)": "group (?<", "(?i:a)": "group (?i", "[]": "] in a class",
+    r"[^\s\S]": "a class of no character", "a{3,2}": "counts are not in order", "a{2": "quantifier '{2'",
+    "*a": "nothing to repeat", "[z-a]": "a range", "\\": "a lone backslash", r"\xg1": r"escape \x",
+    "[[:alpha:]]": "[: in a class", "(" * 70: "nesting deeper than 60", "a{99999}": "counts up to",
+    "[a-\\d]": "a range", "[\\ud800]": "a class of no character", "a{1,2}{3}": "quantifier { after",
+}.items())
+def test_what_an_expression_cannot_have_is_named(pattern, named):
+    with pytest.raises(ValueError, match=f"{re.escape(named)}.*is not allowed"):
+        parse_regex(pattern)
+
+
+def test_a_pattern_that_grows_too_large_is_refused():
+    with pytest.raises(ValueError, match="the pattern is too large: must have at most 50000 places"):
+        Automaton(parse_regex("((a{1000}){1000}){1000}"))
+
+
+def test_every_character_is_its_bytes_and_no_surrogate_is_one():
+    borders = [0, 0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, MAX_CODE_POINT]
+    rng = random.Random(0)
+    for _ in range(60):
+        first, last = sorted(rng.choice(borders) + rng.choice([0, 0, 1, 77]) for _ in range(2))
+        automaton = Automaton(code_points([(first, min(last, MAX_CODE_POINT))]))
+        for code in {*borders, first, last, (first + last) // 2, max(first - 1, 0), last + 1} - {MAX_CODE_POINT + 1}:
+            if code <= MAX_CODE_POINT and not 0xD800 <= code <= 0xDFFF:
+                assert matches(automaton, chr(code)) == (first <= code <= last), (first, last, code)
+    everything = Automaton(code_points([(0, MAX_CODE_POINT)]))
+    for broken in (b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\x80", b"\xff"):
+        assert everything.read(everything.start, broken) == frozenset()
+    assert merged(complement(complement([(3, 5), (9, 9)]))) == [(3, 5), (9, 9)]
+
+
+def test_the_automaton_may_forget_at_any_time(monkeypatch):
+    tokenizer = tokenizer_of("tiny")
+    grammar = Grammar(parse_regex(r"(a|é|12|, )*a(a|b){5}"), token_tree(tokenizer))
+    monkeypatch.setattr(grammar_module, "MAX_REMEMBERED", 0)
+    steady = Grammar(parse_regex(r"(a|é|12|, )*a(a|b){5}"), token_tree(tokenizer))
+    one, other, rng = LogitsProcessor(grammar, {400}), LogitsProcessor(steady, {400}), random.Random(0)
+    for _ in range(60):
+        allowed = one.allowed(402)
+        monkeypatch.setattr(grammar_module, "MAX_REMEMBERED", 10**9)
+        assert allowed.equal(other.allowed(402))
+        monkeypatch.setattr(grammar_module, "MAX_REMEMBERED", 0)
+        token_id = rng.choice([i for i in allowed.nonzero()[:, 0].tolist() if i != 400] or [400])
+        one.advance(token_id)
+        other.advance(token_id)
+    assert steady.automaton.table[DEAD].max() == DEAD
+
+
+# --- schemas ------------------------------------------------------------------------------------
+
+
+def values_of(schema):
+    """Random values that a schema allows, and that `json.dumps` writes in the schema's order."""
+    if "const" in schema or "enum" in schema:
+        return st.sampled_from(schema.get("enum", [schema.get("const")]))
+    if "anyOf" in schema:
+        return st.one_of(*map(values_of, schema["anyOf"]))
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    return st.one_of(*(values_of_kind(kind, schema) for kind in kinds))
+
+
+def values_of_kind(kind, schema):
+    text = st.text(st.characters(exclude_categories=["Cs"]), min_size=schema.get("minLength", 0),
+                   max_size=schema.get("maxLength"))
+    scalars = {"string": text, "integer": st.integers(), "boolean": st.booleans(), "null": st.none(),
+               "number": st.integers() | st.floats(allow_nan=False, allow_infinity=False)}
+    if kind in scalars:
+        return scalars[kind]
+    if kind == "array":
+        return st.lists(values_of(schema["items"]), min_size=schema.get("minItems", 0),
+                        max_size=schema.get("maxItems", 4))
+    members, required = schema.get("properties", {}), schema.get("required", ())
+    parts = {name: st.sampled_from([1] if name in required else [0, 1]).flatmap(
+        lambda n, one=one: st.lists(values_of(one), min_size=n, max_size=n)) for name, one in members.items()}
+    return st.fixed_dictionaries(parts).map(lambda drawn: {name: drawn[name][0] for name in members if drawn[name]})
+
+
+def schemas(depth=2):
+    """Random schemas of the kinds that are supported."""
+    scalar = st.sampled_from([{"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"},
+                              {"type": "null"}, {"type": ["integer", "null"]}, {"const": "a\"b"}, {"const": 1.5},
+                              {"enum": [True, "é", {"k": [None]}]}, {"type": "string", "maxLength": 2}])
+    if not depth:
+        return scalar
+    inner = schemas(depth - 1)
+    sizes = st.tuples(st.integers(0, 2), st.integers(2, 3))
+    arrays = st.builds(lambda items, size: {"type": "array", "items": items, "minItems": size[0], "maxItems": size[1]},
+                       inner, sizes)
+    objects = st.dictionaries(st.sampled_from(["a", "é", "b c", '"']), inner, max_size=3).flatmap(
+        lambda members: st.lists(st.sampled_from(sorted(members)), unique=True).map(
+            lambda required: {"type": "object", "properties": members, "required": required})
+        if members else st.just({"type": "object", "properties": {}, "required": []}))
+    return scalar | arrays | objects | st.lists(inner, min_size=1, max_size=2).map(lambda some: {"anyOf": some})
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_every_value_of_a_schema_is_accepted_however_it_is_cut_into_tokens(data):
+    schema = data.draw(schemas())
+    value = data.draw(values_of(schema))
+    check_value(value, schema)
+    tokenizer, rng = tokenizer_of("tiny"), random.Random(data.draw(st.integers(0, 99)))
+    processor = LogitsProcessor(Grammar(schema_pattern(schema), token_tree(tokenizer)), {400})
+    text, place = json.dumps(value, ensure_ascii=False).encode(), 0
+    while place < len(text):
+        token = rng.choice([token for token in tokenizer.mergeable_ranks if text.startswith(token, place)])
+        assert processor.allowed(402)[tokenizer.mergeable_ranks[token]]
+        processor.advance(tokenizer.mergeable_ranks[token])
+        place += len(token)
+    assert processor.allowed(402)[400]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.randoms())
+def test_a_string_may_be_spelled_with_any_escapes(text, rng):
+    def spell(c):
+        if rng.random() < 0.5 and ord(c) < 0x10000:
+            return f"\\u{ord(c):04{rng.choice('xX')}}"
+        return json.dumps(c, ensure_ascii=rng.random() < 0.5)[1:-1]
+
+    spelled = "".join(map(spell, text))
+    assert json.loads(f'"{spelled}"') == text
+    assert matches(schema_automaton('{"type": "string"}'), f'"{spelled}"')
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_whatever_the_mask_lets_through_parses_and_validates(data):
+    schema = data.draw(schemas())
+    tokenizer = tokenizer_of("tiny")
+    processor = LogitsProcessor(Grammar(schema_pattern(schema), token_tree(tokenizer)), {400})
+    taken, rng = [], random.Random(data.draw(st.integers(0, 10**6)))
+    for number in range(300):
+        allowed = processor.allowed(402).nonzero()[:, 0].tolist()
+        assert allowed, "a dead end"
+        closing = [i for i in allowed if i == 400 or tokenizer.decode_single_token_bytes(i) in (b'"', b"}", b"]", b"0")]
+        taken.append(rng.choice(closing if number > 25 and closing else allowed))
+        processor.advance(taken[-1])
+        if taken[-1] == 400:
+            break
+    if taken[-1] == 400:
+        value = json.loads(tokenizer.decode_bytes(taken[:-1]).decode("utf-8", "strict"))
+        check_value(value, schema)
+        jsonschema.validate(value, closed(schema))
+
+
+def closed(schema):
+    """The schema with additionalProperties: false, which ours means by saying nothing."""
+    schema = {key: [closed(one) for one in value] if key == "anyOf" else closed(value) if key == "items"
+              else {name: closed(one) for name, one in value.items()} if key == "properties" else value
+              for key, value in schema.items()}
+    return schema | ({"additionalProperties": False} if schema.get("type") == "object" else {})
+
+
+ANY_SCALAR = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([1.0, 1.5, "", "é", "aaa", 'a"b'])
+ANY_JSON = st.recursive(ANY_SCALAR, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+    st.sampled_from(["a", "é", "b c", '"']), inner, max_size=3), max_leaves=5)
+
+
+@given(schemas(), ANY_JSON)
+@settings(max_examples=150)
+@example({"type": "integer"}, True)
+@example({"enum": [1]}, True)
+@example({"type": "integer"}, 2.0)
+@example({"type": "integer"}, 1.5)
+@example({"type": ["integer", "null"]}, 1.5)
+def test_a_value_is_checked_as_jsonschema_checks_it(schema, value):
+    if not (isinstance(value, float) and schema == {"const": 1.0}):
+        assert is_valid(value, schema) == jsonschema.Draft202012Validator(closed(schema)).is_valid(value)
+
+
+@pytest.mark.parametrize("text", ['{"name": "a", "age": 1, "more": 2}', '{"age": 1, "name": "a"}', '{"name": "a"}',
+                                  '{"name":"a","age":1}', '{"name": "a", "age": 1.5}', '{"name": "\n", "age": 1}',
+                                  '{"name": "\\x", "age": 1}', '{"name": "\\ud800", "age": 1}',
+                                  '{"name": "a", "age": 01}', '{"name": "a", "age": 1} '])
+def test_what_is_no_such_json_is_not_accepted(text):
+    assert not matches(schema_automaton(json.dumps(PERSON)), text)
+
+
+@pytest.mark.parametrize("schema, named", [
+    ({"type": "object", "properties": {"a": {"$ref": "#"}}}, r"schema.properties.a = '\$ref'"),
+    ({"type": "string", "pattern": "a"}, "pattern"), ({"type": "integer", "minimum": 3}, "minimum"),
+    ({"type": "object", "patternProperties": {}}, "patternProperties"), ({"type": "date"}, "schema.type = 'date'"),
+    ({"oneOf": [{"type": "null"}]}, "schema = 'oneOf'"), ({}, "schema.type = None"), ([], r"schema = \[\]"),
+    ({"type": "array"}, "schema.items"), ({"type": "object", "additionalProperties": True}, "additionalProperties"),
+    ({"type": "object", "required": ["b"]}, "schema.required"), ({"enum": []}, "schema.enum"),
+    ({"const": 1, "enum": [1]}, "const, enum or anyOf alone"), ({"type": "string", "minLength": 3, "maxLength": 2},
+                                                              "schema.maxLength"),
+    ({"anyOf": [{"type": "nul"}]}, r"schema.anyOf\[0\].type"), ({"type": "string", "items": {}}, "items"),
+])
+def test_what_a_schema_cannot_have_is_named_with_its_place(schema, named):
+    with pytest.raises(ValueError, match=named):
+        schema_pattern(schema)
+
+
+def test_a_schema_that_nests_without_end_is_refused():
+    schema = {"type": "null"}
+    for _ in range(40):
+        schema = {"type": "array", "items": schema}
+    with pytest.raises(ValueError, match="nested at most 30 deep"):
+        schema_pattern(schema)
+
+
+# --- the mask, against llguidance ---------------------------------------------------------------
+
+
+class Wrapped:
+    """A tokenizer as `TokenizerWrapper` wants it."""
+
+    bos_token_id = None
+
+    def __init__(self, name):
+        self.tokenizer, self.eos_token_id = tokenizer_of(name), ENDS[name]
+        self.tokens = [self.tokenizer.decode_single_token_bytes(i) for i in range(max(self.tokenizer.ids) + 1)]
+        self.special_token_ids = sorted(self.tokenizer.special_tokens.values())
+
+    def __call__(self, text):
+        return self.tokenizer.encode(text if isinstance(text, str) else text.decode("utf-8", "replace"))
+
+
+@cache
+def oracle_tokenizer(name):
+    return LLTokenizer(TokenizerWrapper(Wrapped(name)), n_vocab=max(tokenizer_of(name).ids) + 1, eos_token=ENDS[name],
+                       slices=[])
+
+
+def oracle_mask(matcher, n_vocab):
+    bits = masks.allocate_token_bitmask(1, n_vocab)
+    masks.fill_next_token_bitmask(matcher, bits)
+    return np.unpackbits(bits.view(np.uint8), bitorder="little")[:n_vocab].astype(bool)
+
+
+def differences(name, structured, oracle, walks=3, steps=40):
+    """Tokens that one allows and the other does not, after every beginning of random walks; and how many those were."""
+    tokenizer, end, rng = tokenizer_of(name), ENDS[name], random.Random(0)
+    n_vocab, found, seen = max(tokenizer.ids) + 1, set(), 0
+    for _ in range(walks):
+        # no_forcing: where only one text can follow, llguidance would allow only that text's own tokenization
+        matcher = LLMatcher(oracle_tokenizer(name), '%llguidance {"no_forcing": true}\nstart: ' + oracle)
+        assert not matcher.get_error()
+        processor = LogitsProcessor(grammar_for(structured, tokenizer), {end})
+        for _ in range(steps):
+            ours, theirs = processor.allowed(n_vocab).numpy(), oracle_mask(matcher, n_vocab)
+            found |= {tokenizer.decode_single_token_bytes(int(i)) for i in np.flatnonzero(ours != theirs)}
+            seen += 1
+            token_id = int(rng.choice(np.flatnonzero(ours & theirs)))
+            if token_id == end:
+                break
+            processor.advance(token_id)
+            matcher.consume_token(token_id)
+    return found, seen
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.parametrize("pattern", REGEXES)
+def test_masks_of_regexes_are_llguidances(name, pattern):
+    oracle = "R\nR: /(" + pattern.replace("/", r"\/").replace(r"\d", "[0-9]") + ")/"
+    found, seen = differences(name, StructuredOutputsParams(regex=pattern), oracle)
+    assert found == set() and seen >= 3
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: json.dumps(schema)[:30])
+def test_masks_of_schemas_are_llguidances(name, schema):
+    """With the same white space. llguidance leaves out the character DEL, which JSON allows in a string, and allows a
+    surrogate's escape without its partner, which is no character."""
+    space = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    oracle = "%json " + json.dumps({**schema, "x-guidance": space})
+    found, seen = differences(name, StructuredOutputsParams(json=schema), oracle)
+    known = re.compile(rb".*\x7f.*|[dD\\]?[89a-fA-F]*", re.DOTALL)
+    assert {token for token in found if not known.fullmatch(token)} == set()
+    assert seen >= 3
+
+
+def test_the_two_places_where_llguidance_differs():
+    processor = processor_of("bytes", json={"type": "string"})
+    for byte in b'"\\ud800':
+        processor.advance(byte)
+    assert processor.allowed(257).nonzero()[:, 0].tolist() == [ord("\\")]  # the other half has to follow
+    assert matches(schema_automaton('{"type": "string"}'), '"\x7f"')
+
+
+# --- processors ---------------------------------------------------------------------------------
+
+
+def processor_of(name="tiny", ends=None, **structured):
+    return logits_processor_for(SamplingParams(structured_outputs=StructuredOutputsParams(**structured)),
+                                tokenizer_of(name), {ENDS[name]} if ends is None else ends)
+
+
+def test_the_end_token_is_allowed_exactly_where_the_text_is_complete():
+    processor = processor_of("bytes", regex="ab?")
+    seen = []
+    for byte in b"ab":
+        seen.append(bool(processor.allowed(257)[256]))
+        processor.advance(byte)
+    assert [*seen, processor.allowed(257).nonzero()[:, 0].tolist()] == [False, True, [256]]
+
+
+def test_special_tokens_and_ids_without_a_token_are_never_content():
+    processor = processor_of("tiny", regex=r"(?:.|\n)*")
+    allowed = processor.allowed(410)
+    assert allowed[400] and not allowed[401:].any() and allowed[ord("a")]
+    assert not allowed[len(tokenizer_of("tiny").mergeable_ranks) : 400].any()
+
+
+@pytest.mark.parametrize("sizes", [(402, 410, 300), (300, 410, 402)])
+def test_a_models_vocabulary_may_be_padded_or_cut(sizes):
+    masks_of = {size: processor_of("tiny", regex="[a-f]+").allowed(size) for size in sizes}
+    assert all(len(mask) == size and mask.nonzero().equal(masks_of[300].nonzero()) for size, mask in masks_of.items())
+
+
+def test_an_end_id_that_is_text_ends_only_a_complete_text():
+    processor = processor_of("bytes", ends={ord("b")}, regex="ab|abab")
+    processor.advance(ord("a"))
+    assert processor.allowed(257).nonzero()[:, 0].tolist() == [ord("b")]  # "ab" is complete with it
+    processor.advance(ord("b"))
+    assert processor.ended
+    processor = processor_of("bytes", ends={ord("b")}, regex="abab")
+    processor.advance(ord("a"))
+    with pytest.raises(ValueError, match="no token can continue or end the structured output"):
+        processor.mask(torch.zeros(257))
+
+
+def test_a_token_that_is_not_allowed_is_refused_and_the_place_kept():
+    processor = processor_of("bytes", regex="ab")
+    with pytest.raises(ValueError, match="token_id = 98 is not allowed"):
+        processor.advance(98)
+    processor.advance(97)
+    assert processor.allowed(257).nonzero()[:, 0].tolist() == [98]
+
+
+def test_the_mask_leaves_the_logits_as_they_were():
+    processor, logits = processor_of("bytes", choice=["no"]), torch.arange(257.0)
+    for row in (logits, logits[None]):
+        masked = processor.mask(row)
+        assert masked.shape == row.shape and masked.flatten()[ord("n")] == ord("n") and masked.isinf().sum() == 256
+    assert logits.equal(torch.arange(257.0))
+
+
+PENALTIES = {"presence_penalty": 2.0, "frequency_penalty": -2.0, "repetition_penalty": 3.0}
+
+
+@pytest.mark.parametrize("params", [{"temperature": 0}, {"temperature": 9}, {"top_k": 3}, {"top_p": 0.5},
+                                    {"min_p": 0.5}, PENALTIES])
+def test_filters_after_the_mask_never_bring_a_token_back(params):
+    logits = torch.randn(1, 257, generator=torch.Generator().manual_seed(0)) * 4
+    masked = processor_of("bytes", choice=["no", "yes"]).mask(logits)
+    left = filter_logits(masked, SamplingParams(**params), [[ord("n")]], [[ord("q")]]).isfinite()
+    assert left.any() and set(left.nonzero()[:, 1].tolist()) <= {ord("n"), ord("y")}
+
+
+def test_equal_requests_share_a_grammar():
+    structured = [StructuredOutputsParams(json=schema) for schema in (PERSON, json.dumps(PERSON))]
+    assert structured[0] == structured[1] and hash(structured[0]) == hash(structured[1])
+    assert grammar_for(structured[0], tokenizer_of("tiny")) is grammar_for(structured[1], tokenizer_of("tiny"))
+    assert logits_processor_for(SamplingParams(), tokenizer_of("tiny"), {400}) is None
+
+
+@pytest.mark.parametrize("wrong", [{}, {"regex": "a", "choice": ["b"]}, {"json": "{"}, {"json": [1]}, {"json": "[1]"},
+                                   {"regex": 3}, {"choice": []}, {"choice": [""]}, {"choice": 3}, {"json": {"a": {1}}}])
+def test_malformed_requests_are_refused(wrong):
+    with pytest.raises(ValueError, match="is not allowed"):
+        StructuredOutputsParams(**wrong)
+
+
+def test_sampling_params_take_nothing_else():
+    with pytest.raises(ValueError, match=r"structured_outputs = .*'regex'.* is not allowed"):
+        SamplingParams(structured_outputs={"regex": "a"})
+
+
+@pytest.mark.parametrize("form, named", [
+    ({"type": "grammar"}, "structural_tag.format.type = 'grammar'"), (None, "structural_tag.format = None"),
+    ({"type": "tag", "begin": "<a>"}, "structural_tag lacks 'content'"), ({"type": "or", "elements": []}, "elements"),
+    ({"type": "sequence", "elements": [{"type": "regex", "pattern": "^"}]}, "the anchor"),
+])
+def test_a_structural_tag_names_what_it_cannot_have(form, named):
+    with pytest.raises(ValueError, match=re.escape(named)):
+        processor_of(structural_tag={"format": form})
+
+
+def test_the_tree_holds_every_token_once():
+    tree = TokenTree(tokenizer_of("pocket"))
+    ids = sorted(int(i) for _, _, ids, _ in tree.levels for i in ids)
+    assert ids == sorted(tokenizer_of("pocket").ids)
+    assert len(tree.levels[0][0]) == 256 + 7 == tree.n_symbols
+
+
+# --- in generation ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lm():
+    return load()
+
+
+@pytest.mark.parametrize("temperature", [0, 1.0, 3.0])
+def test_pocket_writes_json_that_validates(lm, temperature):
+    params = SamplingParams(temperature=temperature, seed=1, max_tokens=200, structured_outputs=StructuredOutputsParams(
+        json={**OPTIONAL, "properties": {**OPTIONAL["properties"], "a": {"type": "string", "maxLength": 9}}}))
+    output = generate(lm, "Here is some JSON: ", params)
+    assert output.finish_reason == "stop"
+    jsonschema.validate(json.loads(output.text), json.loads(params.structured_outputs.json))
+
+
+def test_logprobs_are_the_models_own(lm):
+    params = SamplingParams(temperature=0, logprobs=1, structured_outputs=StructuredOutputsParams(choice=["zebra"]))
+    output = generate(lm, "What is gravity?", params)
+    free = generate(lm, "What is gravity?", replace(params, structured_outputs=None, max_tokens=1))
+    assert output.text == "zebra" and output.logprobs[0] == free.logprobs[0] and output.cumulative_logprob < -10
+
+
+def test_an_unsupported_schema_is_refused_before_generation(lm):
+    schema = {"type": "string", "pattern": "a"}
+    with pytest.raises(ValueError, match="schema = 'pattern' is not allowed: must be without this keyword"):
+        stream(lm, "a", SamplingParams(structured_outputs=StructuredOutputsParams(json=schema)))
+
+
+@pytest.mark.parametrize("draft", [lambda: DraftModel(load("pocket-draft")), lambda: PromptLookup(4)],
+                         ids=["model", "lookup"])
+def test_a_draft_changes_nothing_at_temperature_0(lm, draft):
+    tools = list(TOOLS.values())
+    for question in ("What is 12 + 34?", "What is gravity?", 'Say {"name": "calculator", "arguments": 3}.'):
+        for structured in (call_tag(tools), call_tag(tools, text=True), StructuredOutputsParams(regex="[a-z ]{5,30}")):
+            ids = lm.tokenizer.apply_chat_template([{"role": "user", "content": question}], tools=tools,
+                                                   add_generation_prompt=True)
+            params = SamplingParams(temperature=0, max_tokens=60, structured_outputs=structured)
+            assert generate(lm, ids, params, draft=draft()).token_ids == generate(lm, ids, params).token_ids
+
+
+def test_a_draft_keeps_the_masked_distribution(lm):
+    """Of 250 draws of a first token among three, no count is off by more than 4.2 standard deviations (false alarm
+    below 1e-4)."""
+    structured = StructuredOutputsParams(regex="[abc][de]")
+    params = SamplingParams(temperature=3.0, max_tokens=3, structured_outputs=structured)
+    prompt = lm.tokenizer.encode("a b c d e a b c d")
+    logits = lm.model(torch.tensor([prompt]))[0, -1] / 3
+    symbols = [lm.tokenizer.encode(letter)[0] for letter in "abc"]
+    pairs = [first + second for first in "abc" for second in "de"]
+    whole = [lm.tokenizer.mergeable_ranks.get(pair.encode()) for pair in pairs]
+    p = logits[[*symbols, *(i for i in whole if i is not None)]].softmax(-1)[:3].tolist()
+    draft, n = PromptLookup(num_speculative_tokens=2), 250
+    firsts = [generate(lm, prompt, replace(params, seed=seed), draft=draft).token_ids[0] for seed in range(n)]
+    for symbol, chance in zip(symbols, p, strict=True):
+        assert abs(firsts.count(symbol) - n * chance) <= 4.2 * (n * chance * (1 - chance)) ** 0.5 + 1
+
+
+def test_a_forced_call_is_valid_and_may_be_wrong(lm):
+    """Form is all that the mask gives: a question that needs no tool is answered by a call all the same."""
+    tools, close = list(TOOLS.values()), lm.tokenizer.special_tokens["</tool_call>"]
+    ids = lm.tokenizer.apply_chat_template([{"role": "user", "content": "What is gravity?"}], tools=tools,
+                                           add_generation_prompt=True)
+    params = SamplingParams(temperature=0, structured_outputs=call_tag(tools), stop_token_ids=(close,))
+    output = generate(lm, ids, params)
+    assert output.finish_reason == "stop" and output.token_ids[-1] == close
+    (call,) = parse_ids(lm.tokenizer, output.token_ids).calls
+    assert call.name in TOOLS
