@@ -75,13 +75,13 @@ def engine_rows(model: str, engines: Sequence[str], *, bytes_per_s: float, runs:
         yield (model, name, f"{rate:.0f}", ratios, f"{rate * nbytes / bytes_per_s:.0%}", f"{same} of {runs}")
 
 
-def serving_rows(model: str, *, runs: int, requests: int, threads: int) -> Iterator[Row]:
-    """The table "serving": a ragged workload answered by each engine, beside the first one.
+def serving_rows(model: str, answers: str, *, runs: int, requests: int, threads: int) -> Iterator[Row]:
+    """The table "serving": a ragged workload, its answers of lengths as in `ANSWERS`, by each engine, beside the first.
 
     An engine that needs more than `PATIENCE` seconds for it takes part in the first round only.
     """
     names = serving_engines.available()
-    sizes = {"requests": requests, "threads": threads, "module": serving_engines.__name__}
+    sizes = {"requests": requests, "answers": answers, "threads": threads, "module": serving_engines.__name__}
     with checkpoint(model) as folder, processes(names, folder, **sizes) as running:
         rounds = [{name: process() for name, process in running.items()}]
         rounds += [{name: process() for name, process in running.items() if rounds[0][name][1] <= PATIENCE}
@@ -199,7 +199,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=in_range(1), default=5, help="the table shows medians of this many (default: 5)")
     parser.add_argument("--tokens", type=in_range(1), default=128, help="new tokens in a run (default: 128)")
     parser.add_argument("--prompt-tokens", type=in_range(1), default=64, help="tokens of the prompt (default: 64)")
-    parser.add_argument("--serving", action="store_true", help="only this: 64 requests, 32 at a time")
+    parser.add_argument("--serving", action="store_true", help="only these: 64 requests, 32 at a time")
     parser.add_argument("--details", action="store_true", help="also memory, samplers and training")
     args = parser.parse_args(argv)
     models, size = args.model or ["pocket", "124M"], args.prompt_tokens + args.tokens
@@ -215,10 +215,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{machine(torch.device('cpu'))}; memory {found.bytes_per_s / GIGABYTE:.1f} GB/s; batch 1, greedy, "
               f"{args.prompt_tokens} + {args.tokens} tokens, prefill included; medians of {args.runs} rounds\n")
         if args.serving or (models == ["pocket", "124M"] and not args.engine):
-            rows = serving_rows(models[0], runs=args.runs, requests=REQUESTS, threads=args.threads)
-            print_table((f"{models[0]}, {REQUESTS} requests, {serving_engines.SLOTS} at a time", "tokens/s",
-                         "times the seconds of the first", "same ids"), rows)
-            print()
+            for lengths in serving_engines.ANSWERS:
+                rows = serving_rows(models[0], lengths, runs=args.runs, requests=REQUESTS, threads=args.threads)
+                print_table((f"{models[0]}, {REQUESTS} requests, {serving_engines.SLOTS} at a time, answers: {lengths}",
+                             "tokens/s", "times the seconds of the first", "same ids"), rows)
+                print()
         if args.serving:
             return 0
         sizes = {"prompt_tokens": args.prompt_tokens, "tokens": args.tokens, "threads": args.threads}

@@ -1,12 +1,13 @@
-"""Engines that answer the same ragged workload, each in a process of its own, for the table "serving" of the benchmark.
+"""Engines that answer the same ragged workload, each in a process of its own, for the benchmark of serving.
 
-`python -m course_lib.analysis.serving_engines ENGINE MODEL REQUESTS THREADS` builds one and then answers the whole
-workload once for each line that it is sent; the first line only warms it up.
+`python -m course_lib.analysis.serving_engines ENGINE MODEL REQUESTS ANSWERS THREADS` builds one and then answers the
+whole workload once for each line that it is sent; the first line only warms it up.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import random
 import sys
 import tempfile
@@ -24,7 +25,7 @@ from course_lib.engine import generate_batch
 from course_lib.generate import generate
 
 SLOTS = 32  # requests that an engine serves at the same time
-PROMPT_TOKENS, NEW_TOKENS = (10, 200), (8, 128)
+PROMPT_TOKENS = (10, 200)
 READ = 60_000  # tokens of text that the prompts are cut from
 
 
@@ -35,17 +36,31 @@ class Job(NamedTuple):
     new_tokens: int
 
 
+def even(draw: random.Random) -> int:
+    """The length of an answer: 8 to 128 tokens, each as likely as the others."""
+    return draw.randint(8, 128)
+
+
+def long_tail(draw: random.Random) -> int:
+    """The length of an answer: log-normal around a median of 32 tokens, so that one in thirty is over 200; at most 512.
+
+    Most answers of a chat are short and a few are very long.
+    """
+    return min(max(round(draw.lognormvariate(math.log(32), 1)), 1), 512)
+
+
+ANSWERS: dict[str, Callable[[random.Random], int]] = {"even": even, "long tail": long_tail}
 Run = Callable[[Sequence[Job]], list[list[int]]]  # the new ids of each
 
 
-def workload(lm: LanguageModel, n: int, seed: int = 0) -> list[Job]:
-    """n requests: pieces of ordinary text and answers, both of every length in `PROMPT_TOKENS` and `NEW_TOKENS`."""
+def workload(lm: LanguageModel, n: int, answers: str = "even", seed: int = 0) -> list[Job]:
+    """n requests: pieces of text of every length in `PROMPT_TOKENS`, and the lengths of the answers by `ANSWERS`."""
     text, draw = other_text(lm.tokenizer, READ), random.Random(seed)
     jobs = []
     for _ in range(n):
         length = draw.randint(*PROMPT_TOKENS)
         start = draw.randrange(len(text) - length)
-        jobs.append(Job(text[start : start + length], draw.randint(*NEW_TOKENS)))
+        jobs.append(Job(text[start : start + length], ANSWERS[answers](draw)))
     return jobs
 
 
@@ -100,7 +115,7 @@ def continuous(name: str) -> Run:
     model = t.AutoModelForCausalLM.from_pretrained(find_folder(name), dtype=torch.float32,
                                                    attn_implementation="sdpa").eval()
     model.generation_config.eos_token_id = None
-    settings = t.GenerationConfig(do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=max(NEW_TOKENS))
+    settings = t.GenerationConfig(do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=512)
 
     def run(jobs: Sequence[Job]) -> list[list[int]]:
         answers = {}
@@ -116,7 +131,7 @@ def continuous(name: str) -> Run:
 
 
 def ctranslate2(compute_type: str) -> Callable[[str], Run]:
-    """CTranslate2's `generate_batch`, longest prompts first; the answers of a batch all have the same length there."""
+    """CTranslate2's `generate_batch`: the answers of a batch all have the same length, so like lengths go together."""
     def build(name: str) -> Run:
         with tempfile.TemporaryDirectory() as folder:
             model, vocabulary = converted(name, folder, compute_type)
@@ -154,9 +169,9 @@ def available() -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Build an engine, then answer the workload for each line on standard input, and a part of it for the first."""
-    engine, model, requests, threads = sys.argv[1:] if argv is None else argv
+    engine, model, requests, answers, threads = sys.argv[1:] if argv is None else argv
     torch.set_num_threads(int(threads))
-    jobs = workload(load(model, device="cpu"), int(requests))
+    jobs = workload(load(model, device="cpu"), int(requests), answers)
     run = ENGINES[engine].build(model)
     for line, _ in enumerate(sys.stdin):
         started = time.perf_counter()

@@ -155,6 +155,17 @@ def test_the_workload_is_ragged_and_the_same_each_time():
     assert min(job.new_tokens for job in jobs) >= 8 and max(job.new_tokens for job in jobs) <= 128
 
 
+def test_a_long_tail_wastes_more_of_a_static_batch():
+    lm = load("pocket", device="cpu")
+    used = {}
+    for answers in serving_engines.ANSWERS:
+        lengths = [job.new_tokens for job in serving_engines.workload(lm, 1000, answers)]
+        batches = [lengths[i : i + serving_engines.SLOTS] for i in range(0, 1000, serving_engines.SLOTS)]
+        used[answers] = sum(lengths) / sum(len(batch) * max(batch) for batch in batches)
+    assert used["even"] > 0.5 > 0.3 > used["long tail"]
+    assert sorted(lengths)[500] in range(28, 37) and max(lengths) <= 512 and 0.01 < sum(n > 200 for n in lengths) / 1000
+
+
 def test_engines_give_the_same_answers():
     """`transformers` in padded batches and ours one by one and together, on a workload of small jobs."""
     lm = load("pocket-draft", device="cpu")
@@ -188,7 +199,7 @@ def test_the_table_compares_round_by_round_and_asks_the_slow_only_once(monkeypat
 
     monkeypatch.setattr(serving_engines, "available", lambda: list(told))
     monkeypatch.setattr(bench, "processes", lambda *args, **sizes: Given())
-    rows = list(bench.serving_rows("pocket-draft", runs=3, requests=2, threads=1))
+    rows = list(bench.serving_rows("pocket-draft", "even", runs=3, requests=2, threads=1))
     assert rows == [("fast", "2", "1.00 (1.00 to 1.00)", "2 of 2"),
                     ("slow", "0", "100.00 (100.00 to 100.00)", "1 of 2")]
 
