@@ -15,8 +15,9 @@ from tiny_lm import scrambled_lm
 
 from course_lib import SamplingParams, load
 from course_lib import engine as engine_module
+from course_lib.batch import generate_batch
 from course_lib.config import StructuredOutputsParams
-from course_lib.engine import Engine, default_num_blocks, generate_batch
+from course_lib.engine import Engine, default_num_blocks
 from course_lib.fast_layer import speed_up
 from course_lib.generate import generate, stream
 from course_lib.model import CausalLM

@@ -192,7 +192,7 @@ LEVELS = {
     2: "model",
     3: "hf_config hf_pattern merge_list hf_tokenizer weights quantized_files few_rows joined fast_layer compiled "
        "quantize checkpoint generate",
-    4: "speculative drafts scheduler engine chat_models agent server",
+    4: "speculative drafts scheduler engine batch chat_models agent server",
 }
 LEVEL = {name: level for level, names in LEVELS.items() for name in names.split()}
 PACKAGES = {"server"}  # stages of the pipeline that are a folder of modules

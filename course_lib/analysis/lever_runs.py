@@ -25,10 +25,11 @@ from course_lib.analysis.quantization import (
     right_answers,
     story_ids,
 )
+from course_lib.batch import generate_batch
 from course_lib.checkpoint import LanguageModel, load
 from course_lib.config import ModelConfig, SamplingParams
 from course_lib.drafts import DraftModel, NGramDraft
-from course_lib.engine import Engine, generate_batch
+from course_lib.engine import Engine
 from course_lib.fast_layer import packed_weights
 from course_lib.generate import Draft, Step, decode_steps
 from course_lib.kv_cache import StaticCache

@@ -19,9 +19,9 @@ import torch
 
 from course_lib.analysis.acceptance import other_text
 from course_lib.analysis.engines import Engine, converted, installed
+from course_lib.batch import generate_batch
 from course_lib.checkpoint import LanguageModel, find_folder, load
 from course_lib.config import SamplingParams
-from course_lib.engine import generate_batch
 from course_lib.generate import generate
 
 SLOTS = 32  # requests that an engine serves at the same time

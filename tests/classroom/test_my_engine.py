@@ -14,6 +14,7 @@ import torch
 from reader_kernel import NOTEBOOKS, solve_everything
 
 from course_lib import DraftModel, SamplingParams, StaticCache, __main__, generate, load, stream
+from course_lib.batch import generate_batch
 from course_lib.checkpoint import LanguageModel
 from course_lib.classroom import engine_proof, my_engine_command
 from course_lib.classroom.answer_source import Written
@@ -27,7 +28,6 @@ from course_lib.classroom.my_engine import assemble, load_answers
 from course_lib.classroom.own_model import TILE
 from course_lib.command_line import UsageError
 from course_lib.config import ModelConfig
-from course_lib.engine import generate_batch
 from course_lib.model import CausalLM
 from course_lib.quantize import quantize
 from course_lib.rounding import round_weights

@@ -6,8 +6,9 @@ import torch
 from course_lib import SamplingParams, load
 from course_lib.analysis.engine_chart import Answer, examine, first_difference
 from course_lib.analysis.lever_runs import prompts
+from course_lib.batch import generate_batch
 from course_lib.classroom.sick_engines import ENGINES, FAULTS, PAGES, SLOTS, Trusting, healthy
-from course_lib.engine import Engine, generate_batch
+from course_lib.engine import Engine
 
 DIAGNOSIS = {"A": "stale pages", "B": "wrong scale", "C": "time stamp"}
 PARAMS = SamplingParams(temperature=0, max_tokens=32)
