@@ -127,19 +127,21 @@ def loop(model: ChatModel, messages: Sequence[Mapping[str, Any]], tools: Sequenc
         if not turn.calls:
             return Run(tuple(conversation), tuple(steps), turn.finish_reason)
         if number < max_steps - 1:
-            answered = answer_calls(turn, known, number, steps)
+            answered = answer_calls(turn, known, number, steps, tainted=holds_untrusted(messages, known))
             steps += answered
             conversation += [step.message for step in answered]
     return Run(tuple(conversation), tuple(steps), "max_steps")
 
 
-def answer_calls(turn: Turn, tools: Mapping[str, Tool], number: int, before: Sequence[RunStep]) -> list[RunStep]:
+def answer_calls(turn: Turn, tools: Mapping[str, Tool], number: int, before: Sequence[RunStep], *,
+                 tainted: bool = False) -> list[RunStep]:
     """Run the calls of a turn, one after another, each with a message that the model will read.
 
     Args:
         before: the run so far, in which the model may have read untrusted results.
+        tainted: whether it had read one before the run began.
     """
-    steps, tainted = [], any(is_untrusted(step, tools) for step in before)
+    steps, tainted = [], tainted or any(is_untrusted(step, tools) for step in before)
     for i, call in enumerate(turn.calls):
         result = execute(call, tools, tainted=tainted)
         message = {"role": "tool", "tool_call_id": call_id(number, i), "content": result.content}
@@ -150,3 +152,15 @@ def answer_calls(turn: Turn, tools: Mapping[str, Tool], number: int, before: Seq
 def is_untrusted(step: RunStep, tools: Mapping[str, Tool]) -> bool:
     """Whether a step is the result of a tool that says what strangers may have written."""
     return isinstance(step.call, ToolCall) and step.call.name in tools and tools[step.call.name].untrusted
+
+
+def holds_untrusted(messages: Sequence[Mapping[str, Any]], tools: Mapping[str, Tool]) -> bool:
+    """Whether a conversation holds a result of an untrusted tool, or one of which it does not say whose it is."""
+    names: dict[Any, str] = {}  # of the tools, by the calls' ids; another run may use the same ids again
+    for message in messages:
+        names |= {call.get("id"): call["function"]["name"] for call in message.get("tool_calls") or ()}
+        if message["role"] == "tool":
+            tool = tools.get(names.get(message.get("tool_call_id"), ""))
+            if tool is None or tool.untrusted:
+                return True
+    return False

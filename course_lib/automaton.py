@@ -7,13 +7,15 @@ places. Every place lies on a way to the end, so a set that is not empty is a be
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 MAX_PLACES = 50_000  # of one pattern; what would need more is refused
-MAX_REMEMBERED = 8_000_000  # numbers in all rows and sets; beyond, they are forgotten and computed again as needed
+MAX_REMEMBERED = 2_000_000  # numbers in all rows and sets; beyond, they are forgotten and computed again as needed
 SURROGATES = (0xD800, 0xDFFF)
 MAX_CODE_POINT = 0x10FFFF
 DEAD = 0  # the number of the empty set
@@ -112,6 +114,8 @@ class Automaton:
         start: the set of places before the first symbol.
         table: (states, n_symbols), the number of the next state; `DEAD` where the pattern allows no such symbol. A row
             holds after `number` and `fill`.
+        work: places that were looked at so far. A pattern of many places that are possible at once takes many of them
+            for each symbol, however short its text is.
 
     Raises:
         ValueError: the pattern is too large.
@@ -121,7 +125,10 @@ class Automaton:
         self.n_symbols = n_symbols
         self.ranges: list[tuple[tuple[int, int], ...]] = [()]  # of each place, and where they lead
         self.targets: list[list[int]] = [[]]  # place 0 is the end
+        self.work, self.most_work = 0, math.inf
+        self.built: dict[tuple[int, int], int] = {}  # of a node, by its id, and where it leads: the place
         self.start = self.closure([self.build(pattern, 0)])
+        del self.built
         self.forget()
 
     def place(self, ranges: tuple[tuple[int, int], ...], targets: list[int]) -> int:
@@ -134,7 +141,14 @@ class Automaton:
         return len(self.targets) - 1
 
     def build(self, node: Node, after: int) -> int:
-        """The place from which `node` leads to the place `after`."""
+        """The place from which `node` leads to the place `after`; the same one if this node has been built to it."""
+        key = id(node), after
+        if key not in self.built:
+            self.built[key] = self.build_anew(node, after)
+        return self.built[key]
+
+    def build_anew(self, node: Node, after: int) -> int:
+        """As `build`, with new places."""
         match node:
             case Symbols(ranges):
                 return self.place(ranges, [after])
@@ -152,19 +166,46 @@ class Automaton:
             for _ in range(node.most - node.least):
                 begin = self.place((), [self.build(node.part, begin), after])
         for _ in range(node.least):
-            begin = self.build(node.part, begin)
+            following, begin = begin, self.build(node.part, begin)
+            if begin == following:  # the part is the empty text, and would be ten thousand times more
+                break
         return begin
 
     def closure(self, places: Iterable[int]) -> frozenset[int]:
         """The places that read a symbol, or end, and are reached from these without reading."""
         seen, stack = set(), list(places)
+        self.spend(len(stack))
         while stack:
             place = stack.pop()
             if place not in seen:
                 seen.add(place)
                 if not self.ranges[place]:
                     stack += self.targets[place]
+                    self.spend(len(self.targets[place]))
         return frozenset(place for place in seen if self.ranges[place] or place == 0)
+
+    def spend(self, work: int) -> None:
+        """Count work.
+
+        Raises:
+            ValueError: it is more than `limited` allows.
+        """
+        self.work += work
+        if self.work > self.most_work:
+            raise ValueError("the pattern is too ambiguous: must have fewer optional or repeated parts side by side")
+
+    @contextmanager
+    def limited(self, work: float) -> Iterator[None]:
+        """Within it, no more than this much work is done.
+
+        Raises:
+            ValueError: it takes more. What was computed until then still holds.
+        """
+        self.most_work = self.work + work
+        try:
+            yield
+        finally:
+            self.most_work = math.inf
 
     def forget(self) -> None:
         """Begin the deterministic automaton anew; sets of places stay valid, numbers do not."""
@@ -198,9 +239,14 @@ class Automaton:
         """Ranges of symbols that do not overlap, each with the set that it leads to."""
         edges = [(first, last, self.targets[place][0]) for place in places for first, last in self.ranges[place]]
         borders = sorted({first for first, _, _ in edges} | {last + 1 for _, last, _ in edges})
+        index = {border: i for i, border in enumerate(borders)}
+        led: list[set[int]] = [set() for _ in borders]  # to which places, from each border to the next
+        for first, last, target in edges:
+            self.spend(index[last + 1] - index[first])
+            for i in range(index[first], index[last + 1]):
+                led[i].add(target)
         closures: dict[frozenset[int], frozenset[int]] = {}
-        for first, after in zip(borders, borders[1:]):
-            targets = frozenset(target for a, b, target in edges if a <= first <= b)
+        for first, after, targets in zip(borders, borders[1:], map(frozenset, led)):
             if targets:
                 if targets not in closures:
                     closures[targets] = self.closure(targets)

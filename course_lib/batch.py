@@ -62,13 +62,12 @@ def take(engine: Engine, output: EngineOutput, answer: Answer) -> None:
     Raises:
         ValueError: the request has failed.
     """
-    if output.error is not None:
-        raise ValueError(output.error)
-    answer.steps.append(output.step)
+    step = output.result()
+    answer.steps.append(step)
     answer.finish_reason = output.finish_reason
-    if output.step.token_id in end_ids(engine.lm, answer.params):  # not part of the text
+    if step.token_id in end_ids(engine.lm, answer.params):  # not part of the text
         return
-    answer.decoder.push(output.step.token_id)
+    answer.decoder.push(step.token_id)
     if answer.decoder.stopped is not None:
         answer.finish_reason = "stop"
         engine.abort_request(output.request_id)

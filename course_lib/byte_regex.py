@@ -12,6 +12,7 @@ from course_lib.automaton import MAX_CODE_POINT, Choice, Node, Repeat, code_poin
 Ranges = list[tuple[int, int]]
 
 MAX_DEPTH = 60
+NEAR = 40  # characters of a long pattern that a message shows on either side of the mistake
 MAX_REPEAT = 10_000
 CLASSES: dict[str, Ranges] = {"d": [(48, 57)], "w": [(48, 57), (65, 90), (95, 95), (97, 122)],
                               "s": [(9, 13), (32, 32)]}
@@ -40,7 +41,8 @@ class Parser:
 
     def error(self, what: str) -> ValueError:
         """What is wrong at the current place."""
-        return ValueError(f"regex {self.pattern!r}, character {self.place}: {what} is not allowed")
+        near = self.pattern if len(self.pattern) <= 2 * NEAR else self.pattern[max(0, self.place - NEAR):][: 2 * NEAR]
+        return ValueError(f"regex {near!r}, character {self.place}: {what} is not allowed")
 
     def peek(self, n: int = 1) -> str:
         """The next n characters, or fewer at the end."""
@@ -118,7 +120,8 @@ class Parser:
         end = self.pattern.find("}", self.place)
         least, comma, most = self.pattern[self.place + 1 : end].partition(",") if end > 0 else ("", "", "")
         numbers = [least, most] if comma and most else [least]
-        if not all(n.isascii() and n.isdigit() and int(n[:9]) <= MAX_REPEAT for n in numbers):
+        if not all(n.isascii() and n.isdigit() and len(n) <= len(f"{MAX_REPEAT}") and int(n) <= MAX_REPEAT
+                   for n in numbers):
             raise self.error(f"the quantifier {self.peek(12)!r} (counts up to {MAX_REPEAT})")
         if comma and most and int(most) < int(least):
             raise self.error(f"the quantifier {self.peek(12)!r}, whose counts are not in order")

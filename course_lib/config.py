@@ -250,10 +250,11 @@ def json_text(name: str, value: Any) -> str:
     """An object, or JSON text of one, as JSON text."""
     try:
         value = json.loads(value) if isinstance(value, str) else value
-        require(isinstance(value, dict), name, value, "an object, or JSON text of one")
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, RecursionError, json.JSONDecodeError) as error:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{name} is not allowed: must be an object, or JSON text of one ({error})") from error
+    require(isinstance(value, dict), name, value, "an object, or JSON text of one")
+    return text
 
 
 def require(ok: bool, name: str, value: Any, allowed: str) -> None:

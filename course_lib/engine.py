@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Mapping
 from collections.abc import Sequence as Items
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -43,6 +44,16 @@ class EngineOutput:
     step: Step | None
     finish_reason: str | None
     error: str | None = None
+
+    def result(self) -> Step:
+        """Its token.
+
+        Raises:
+            ValueError: it could not get one.
+        """
+        if self.step is None:
+            raise ValueError(self.error)
+        return self.step
 
 
 @dataclass(frozen=True)
@@ -166,11 +177,15 @@ class Engine:
         logits = self.forward(batch.work)  # (tokens to choose, V)
         requests = [self.requests[work.sequence.request_id] for work in batch.work if work.gets_token]
         allowed, errors = mask(self.lm.model, logits, requests)
-        failed = [self.fail(requests[i].sequence, error) for i, error in errors.items()]
-        if failed:
+        failed = self.fail(requests, errors)
+        if errors:
             kept = [i for i in range(len(requests)) if i not in errors]
             logits, allowed, requests = logits[kept], allowed[kept], [requests[i] for i in kept]
         token_ids = choose(self.lm, allowed, requests)
+        if errors := advance(token_ids, requests):
+            failed += self.fail(requests, errors)
+            kept = [i for i in range(len(requests)) if i not in errors]
+            logits, token_ids, requests = logits[kept], [token_ids[i] for i in kept], [requests[i] for i in kept]
         seconds = time.perf_counter() - started
         for work in batch.work:
             request = self.requests[work.sequence.request_id]
@@ -185,11 +200,13 @@ class Engine:
                 del self.requests[output.request_id]
         return outputs + failed
 
-    def fail(self, sequence: Sequence, error: str) -> EngineOutput:
-        """End a request that can get no token in the pass that has been computed."""
-        self.batch.work = [work for work in self.batch.work if work.sequence is not sequence]
-        self.abort_request(sequence.request_id)
-        return EngineOutput(sequence.request_id, None, "error", error)
+    def fail(self, requests: Items[Request], errors: Mapping[int, str]) -> list[EngineOutput]:
+        """End those requests, by their places, that can get no token in the pass that has been computed."""
+        names = {requests[i].sequence.request_id: error for i, error in errors.items()}
+        self.batch.work = [work for work in self.batch.work if work.sequence.request_id not in names]
+        for name in names:
+            self.abort_request(name)
+        return [EngineOutput(name, None, "error", error) for name, error in names.items()]
 
     def forward(self, work: Items[Work]) -> Tensor:
         """Compute a pass: the logits (n, V) after those n sequences that get a token, in their order.
@@ -249,12 +266,20 @@ def choose(lm: LanguageModel, logits: Tensor, requests: Items[Request]) -> list[
         return []
     prompts, outputs = zip(*(texts(request) for request in requests))
     own = getattr(lm, "sample", sample)
-    token_ids = own(logits, [request.params for request in requests], [request.generator for request in requests],
-                    prompt_ids=prompts, output_ids=outputs).tolist()
-    for request, token_id in zip(requests, token_ids, strict=True):
-        if request.processor:
-            request.processor.advance(token_id)
-    return token_ids
+    return own(logits, [request.params for request in requests], [request.generator for request in requests],
+               prompt_ids=prompts, output_ids=outputs).tolist()
+
+
+def advance(token_ids: Items[int], requests: Items[Request]) -> dict[int, str]:
+    """Tell the grammars what was drawn; for each row where a sampler of somebody's own drew what they forbid, why."""
+    errors = {}
+    for i, (token_id, request) in enumerate(zip(token_ids, requests, strict=True)):
+        try:
+            if request.processor:
+                request.processor.advance(token_id)
+        except ValueError as error:
+            errors[i] = str(error)
+    return errors
 
 
 def texts(request: Request) -> tuple[list[int], list[int]]:

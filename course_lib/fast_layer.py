@@ -150,14 +150,23 @@ def packed_weights(model: nn.Module) -> Iterator[None]:
     inside = {id(weight) for joined in owners for weight in joined.weights}
     owners += [module for module in model.modules() if type(module) is FewRowsLinear
                and id(module.weight) not in inside and is_packable(module.weight)]
-    owners = [owner for owner in owners if owner.packed is None]  # not those of a block around this one
-    for owner in owners:
-        owner.packed = Packed(owner.weight, getattr(owner, "weights", (owner.weight,)))
+    held = [(owner, hold(owner)) for owner in owners]
     try:
         yield
     finally:
-        for owner in owners:
-            owner.packed = None
+        for owner, packed in held:
+            packed.holders -= 1
+            if not packed.holders and owner.packed is packed:  # blocks need not end in the order in which they began
+                owner.packed = None
+
+
+def hold(owner: Joined | FewRowsLinear) -> Packed:
+    """The second copy of a matrix: the one that another block has made, if it still is one, or a new one."""
+    parts = getattr(owner, "weights", (owner.weight,))
+    if owner.packed is None or not owner.packed.is_current(parts):
+        owner.packed = Packed(owner.weight, parts)
+    owner.packed.holders += 1
+    return owner.packed
 
 
 def is_packable(weight: Tensor) -> bool:

@@ -23,9 +23,13 @@ class Packed:
     Args:
         weight: (N, K), in float32, on the CPU.
         parts: the parameters whose rows these are.
+
+    Attributes:
+        holders: blocks of `packed_weights` that rely on it.
     """
 
     def __init__(self, weight: Tensor, parts: tuple[Tensor, ...]) -> None:
+        self.holders = 0
         self.copied, self.blocks = self.state(parts), torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
 
     @staticmethod

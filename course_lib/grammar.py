@@ -11,7 +11,8 @@ before the mask, so that exp(logprob) says what the model would have done; vLLM 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -24,10 +25,11 @@ from course_lib.automaton import DEAD, MAX_REMEMBERED, Automaton, Choice, Node, 
 from course_lib.byte_regex import parse_regex
 from course_lib.config import SamplingParams, StructuredOutputsParams, require
 from course_lib.json_schema import schema_pattern
+from course_lib.structural_tag import tag_pattern
 from course_lib.tool_calls import CLOSE, OPEN
 
-MAX_MASKS = 2_000  # remembered for one grammar and vocabulary
-ANY_TEXT = r"(?:.|\n)*"
+MAX_MASK_BYTES = 2**25  # of the masks that a grammar remembers
+MAX_WORK = 2_000_000  # places of an automaton that are looked at for one request: half a second; most take a hundredth
 
 
 class TokenTree:
@@ -40,6 +42,7 @@ class TokenTree:
 
     Attributes:
         control: the symbol of each control token, by its text.
+        n_symbols, n_ids: one more than the largest symbol, and than the largest id.
         levels: from the root down, for all nodes of one depth: the places of their parents one level up (N,) and
             their symbols (N,); and for the tokens that end there their ids and the places of their nodes.
     """
@@ -51,7 +54,7 @@ class TokenTree:
         self.symbols: dict[int, tuple[int, ...]] = {
             id: tuple(tokenizer.decode_single_token_bytes(id)) for id in tokenizer.ids}
         self.symbols |= {token.id: (self.control[token.content],) for token in controls}
-        self.n_symbols = 256 + len(controls)
+        self.n_symbols, self.n_ids = 256 + len(controls), max(self.symbols) + 1
         self.levels = list(self.grow())
 
     def grow(self) -> Any:
@@ -94,18 +97,28 @@ class Grammar:
         self.automaton, self.tree = Automaton(pattern, tree.n_symbols), tree
         self.masks: dict[tuple[frozenset[int], int], Tensor] = {}
 
-    def mask(self, places: frozenset[int], vocab_size: int) -> Tensor:
-        """The tokens that may come next, computed once for each state: (V,), bool. End tokens are not looked at."""
+    def mask(self, places: frozenset[int], vocab_size: int, *, most_work: float = math.inf) -> Tensor:
+        """The tokens that may come next, computed once for each state: (V,), bool. End tokens are not looked at.
+
+        Args:
+            places: the state.
+            vocab_size: V.
+            most_work: that the automaton may do for it.
+
+        Raises:
+            ValueError: it takes more work.
+        """
         key = places, vocab_size
         if key not in self.masks:
-            if len(self.masks) >= MAX_MASKS:
+            if len(self.masks) * vocab_size > MAX_MASK_BYTES:
                 self.masks.clear()
-            self.masks[key] = torch.from_numpy(self.compute_mask(places, vocab_size))
+            with self.automaton.limited(most_work):
+                self.masks[key] = torch.from_numpy(self.compute_mask(places, vocab_size))
         return self.masks[key]
 
     def compute_mask(self, places: frozenset[int], vocab_size: int) -> np.ndarray:
         """Walk the tree and the automaton together, all nodes of one depth at once."""
-        automaton, mask = self.automaton, np.zeros(max(vocab_size, max(self.tree.symbols) + 1), dtype=bool)
+        automaton, mask = self.automaton, np.zeros(max(vocab_size, self.tree.n_ids), dtype=bool)
         if automaton.remembered > MAX_REMEMBERED:
             automaton.forget()
         states = np.array([automaton.number(places)])
@@ -126,24 +139,31 @@ class LogitsProcessor:
     Attributes:
         places: the state of the automaton; after an end token it does not change any more.
         ended: whether there was one.
+        work_left: what the automaton may still do for this request. A server has one thread for all requests, and a
+            pattern of a few hundred letters can keep it busy for minutes.
     """
 
     def __init__(self, grammar: Grammar, end_ids: Collection[int]) -> None:
         self.grammar, self.end_ids = grammar, frozenset(end_ids)
-        self.places, self.ended = grammar.automaton.start, False
+        self.places, self.ended, self.work_left = grammar.automaton.start, False, MAX_WORK
 
     def copy(self) -> LogitsProcessor:
         """The same place, to go on from in another way."""
         twin = LogitsProcessor(self.grammar, self.end_ids)
-        twin.places, twin.ended = self.places, self.ended
+        twin.places, twin.ended, twin.work_left = self.places, self.ended, self.work_left
         return twin
 
     def allowed(self, vocab_size: int) -> Tensor:
         """The ids that may come next: (V,), bool.
 
         An end id may where the text is complete, before it or with it: so </tool_call> can close a call and end it.
+
+        Raises:
+            ValueError: the pattern is so ambiguous that this takes too long.
         """
-        mask = self.grammar.mask(self.places, vocab_size).clone()
+        before = self.grammar.automaton.work
+        mask = self.grammar.mask(self.places, vocab_size, most_work=self.work_left).clone()
+        self.work_left -= self.grammar.automaton.work - before
         complete = self.accepts(self.places)
         for token_id in self.end_ids:
             if token_id < vocab_size:
@@ -154,7 +174,8 @@ class LogitsProcessor:
         """Logits (V,) or (1, V) with -inf for every token that may not come next; a new tensor.
 
         Raises:
-            ValueError: there is none left: the vocabulary lacks the bytes, or nothing can end the text.
+            ValueError: there is none left: the vocabulary lacks the bytes, or nothing can end the text. Or the pattern
+                is so ambiguous that to find out takes too long.
         """
         allowed = self.allowed(logits.shape[-1])
         if not allowed.any():
@@ -176,6 +197,7 @@ class LogitsProcessor:
             twin.advance(proposal[i])
             if twin.ended:
                 break
+        self.work_left = twin.work_left
         return torch.stack(rows)
 
     def advance(self, token_id: int) -> None:
@@ -230,33 +252,5 @@ def grammar_for(structured: StructuredOutputsParams, tokenizer: Any) -> Grammar:
     elif structured.json is not None:
         pattern = schema_pattern(json.loads(structured.json))
     else:
-        try:
-            pattern = format_pattern(json.loads(structured.structural_tag).get("format"), tree)
-        except KeyError as error:
-            raise ValueError(f"structural_tag lacks {error}") from error
+        pattern = tag_pattern(json.loads(structured.structural_tag), tree.parse)
     return Grammar(pattern, tree)
-
-
-def format_pattern(form: Any, tree: TokenTree, path: str = "structural_tag.format") -> Node:
-    """One format of a structural tag: const_string, regex, json_schema, any_text, tag, sequence or or."""
-    require(isinstance(form, Mapping), path, form, "an object")
-    kind = form.get("type")
-    match kind:
-        case "const_string":
-            return tree.parse(form["value"])
-        case "regex":
-            return parse_regex(form["pattern"])
-        case "json_schema":
-            return schema_pattern(form["json_schema"], f"{path}.json_schema")
-        case "any_text":
-            return parse_regex(ANY_TEXT)
-        case "tag":
-            return sequence(tree.parse(form["begin"]), format_pattern(form["content"], tree, f"{path}.content"),
-                            tree.parse(form["end"]))
-        case "sequence" | "or":
-            require(isinstance(form["elements"], list) and form["elements"], f"{path}.elements", form["elements"],
-                    "a list that is not empty")
-            parts = tuple(format_pattern(one, tree, f"{path}.elements[{i}]") for i, one in enumerate(form["elements"]))
-            return sequence(*parts) if kind == "sequence" else Choice(parts)
-    raise ValueError(f"{path}.type = {kind!r} is not allowed: must be const_string, regex, json_schema, any_text, tag, "
-                     "sequence or or")

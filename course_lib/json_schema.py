@@ -117,12 +117,14 @@ def array_pattern(item: Node, least: int, most: int | None) -> Node:
 
 def members_pattern(members: list[tuple[Node, bool]]) -> Node:
     """Members in order, those that are not required possibly left out, with commas between those that are there."""
-    following = first = sequence()  # what may come after another member, and what may come first
-    for member, required in reversed(members):
-        begin, more = sequence(member, following), sequence(literal(", "), member)
-        first = begin if required else Choice((begin, first))
-        following = sequence(more if required else Repeat(more, 0, 1), following)
-    return first
+    more = [sequence(literal(", "), member) for member, _ in members]
+    following = [one if required else Repeat(one, 0, 1) for one, (_, required) in zip(more, members)]
+    texts: list[Node] = []  # one for each member that may be the first
+    for i, (member, required) in enumerate(members):
+        texts.append(sequence(member, *following[i + 1 :]))
+        if required:
+            return Choice(tuple(texts))
+    return Choice((*texts, sequence()))
 
 
 def check_value(value: Any, schema: Mapping[str, Any], path: str = "value") -> None:

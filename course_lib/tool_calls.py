@@ -14,6 +14,7 @@ in the prompt.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -83,8 +84,6 @@ def checked(text: str, read: Callable[[], ToolCall]) -> ToolCall | BadCall:
         if len(text) > MAX_CHARACTERS:
             raise ValueError(f"{len(text)} characters: must be at most {MAX_CHARACTERS}")
         return read()
-    except RecursionError:
-        return BadCall("nested too deeply", text)
     except ValueError as error:
         return BadCall(str(error), text)
 
@@ -113,23 +112,24 @@ def read_json(text: str) -> Any:
     """`json.loads`, but for what parsers disagree on.
 
     Raises:
-        ValueError: it is no JSON, repeats a key, or holds NaN, infinity or half of a surrogate pair.
+        ValueError: it is no JSON, repeats a key, is nested too deeply, or holds NaN, infinity or half of a surrogate
+            pair.
     """
     try:
         value = json.loads(text, object_pairs_hook=unique_keys, parse_constant=refuse_constant)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except json.JSONDecodeError as error:
         raise ValueError(f"no JSON: {error.msg} at character {error.pos}") from error
-    try:
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError as error:
         raise ValueError("half of a surrogate pair in a string") from error
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
     return value
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The pairs as an object, each key once."""
-    keys = [key for key, _ in pairs]
-    if twice := sorted({key for key in keys if keys.count(key) > 1}):
+    if twice := sorted(key for key, n in Counter(key for key, _ in pairs).items() if n > 1):
         raise ValueError(f"keys {twice} more than once")
     return dict(pairs)
 

@@ -25,7 +25,7 @@ def for_template(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Messages as chat templates expect them: arguments that are JSON text become objects, content never None.
 
     Raises:
-        ValueError: a call's arguments are not JSON text of an object.
+        ValueError: a call's arguments are not JSON text of an object; the error names the message.
     """
     result = []
     for number, message in enumerate(messages):

@@ -35,7 +35,7 @@ class Tool:
         description: for the model.
         parameters: a JSON schema of type object, of the kind that `course_lib.json_schema` reads.
         function: takes the arguments by name, and returns text, or what JSON can say.
-        timeout: seconds until its result is no longer waited for, > 0.
+        timeout: seconds until its result is no longer waited for, > 0 and at most those that a thread can wait.
         untrusted: its results may be written by strangers, such as a web page or a mail.
         protected: it does not run once an untrusted result is in the conversation: the wish may be a stranger's.
 
@@ -58,7 +58,8 @@ class Tool:
         require(self.parameters.get("type") == "object", f"{self.name}.parameters.type", self.parameters.get("type"),
                 "object")
         require(callable(self.function), "function", self.function, "callable")
-        require(is_number(self.timeout) and self.timeout > 0, "timeout", self.timeout, "a finite number > 0")
+        require(is_number(self.timeout) and 0 < self.timeout <= threading.TIMEOUT_MAX, "timeout", self.timeout,
+                f"in (0, {threading.TIMEOUT_MAX:g}]")
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -115,7 +116,7 @@ def within_deadline(tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
     reads its result, and it does not keep the program from ending. While `MAX_HANGING` of them run, no other is
     started. A function that has to be stopped must run its work in a process, as `subprocess.run(..., timeout=...)`.
     """
-    HANGING.difference_update([thread for thread in HANGING if not thread.is_alive()])
+    HANGING.difference_update([thread for thread in tuple(HANGING) if not thread.is_alive()])  # others may add to it
     if len(HANGING) >= MAX_HANGING:
         return failure(f"{len(HANGING)} earlier calls still run")
     outcome: list[ToolResult] = []
@@ -123,10 +124,12 @@ def within_deadline(tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
     started = time.perf_counter()
     thread.start()
     thread.join(tool.timeout)
-    seconds = time.perf_counter() - started
-    if not outcome:
+    seconds, runs = time.perf_counter() - started, thread.is_alive()
+    if not outcome and runs:
         HANGING.add(thread)
         return failure(f"{tool.name} took longer than {tool.timeout:g} seconds", seconds)
+    if not outcome:  # an error whose own text raises one
+        return failure(f"{tool.name} failed, and cannot say why", seconds)
     return ToolResult(outcome[0].content, outcome[0].is_error, seconds)
 
 

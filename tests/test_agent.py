@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -260,6 +261,18 @@ def test_a_tool_that_hangs_is_left_behind(lm):
     release.set()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_error_that_cannot_be_told_is_not_taken_for_a_deadline(monkeypatch):
+    monkeypatch.setattr(tools_module, "HANGING", set())
+
+    class Silent(Exception):
+        def __str__(self):
+            raise ValueError("no words")
+
+    result = execute(ToolCall("probe", {}), by_name([tool(raising(Silent()))]))
+    assert result.content == "error: probe failed, and cannot say why" and not tools_module.HANGING
+
+
 def test_no_more_than_a_few_hang_at_once(monkeypatch):
     monkeypatch.setattr(tools_module, "HANGING", set())
     release, ran = threading.Event(), []
@@ -290,7 +303,7 @@ def test_long_results_are_cut():
 
 @pytest.mark.parametrize("wrong", [{"name": "a b"}, {"name": ""}, {"parameters": {"type": "string"}}, {"function": 3},
                                    {"parameters": {"type": "object", "properties": {"x": {"pattern": "a"}}}},
-                                   {"timeout": 0}, {"timeout": float("inf")}])
+                                   {"timeout": 0}, {"timeout": float("inf")}, {"timeout": 1e12}])
 def test_a_malformed_tool_is_refused(wrong):
     good = {"name": "f", "description": "", "parameters": text_argument("x"), "function": print, "timeout": 1.0}
     with pytest.raises(ValueError, match="is not allowed"):
@@ -417,6 +430,27 @@ def test_a_protected_tool_does_not_run_after_an_untrusted_result(lm):
     one = loop(model, user("go"), guarded(ran), max_steps=5)
     assert results(one)[:3] == ["paid", "hello", "noon"] and ran == [1]
     assert results(one)[3] == "error: pay does not run after a result that others may have written"
+
+
+def test_an_untrusted_result_counts_in_the_next_run_of_the_conversation_too(lm):
+    ran, tools = [], guarded([])
+    tools[1] = guarded(ran)[1]
+    earlier = loop(Scripted(lm, call_text("mail"), "Hello."), user("Read it."), tools, max_steps=2)
+    one = loop(Scripted(lm, call_text("pay"), "No."), [*earlier.messages, *user("Thanks.")], tools, max_steps=2)
+    assert results(one) == ["error: pay does not run after a result that others may have written"] and ran == []
+    for name, paid in (("clock", True), ("gone", False)):  # the result of a tool that is not there may be anything
+        first = [*tools, replace(tools[2], name="gone")]
+        earlier = loop(Scripted(lm, call_text(name), "Hello."), user("Go."), first, max_steps=2)
+        one = loop(Scripted(lm, call_text("pay"), "Yes."), [*earlier.messages, *user("Go on.")], tools, max_steps=2)
+        assert one.results[0].is_error is not paid
+    assert ran == [1]
+
+
+def test_a_result_without_a_call_may_be_anybodys(lm):
+    ran = []
+    told = [*user("go"), {"role": "tool", "content": "hello"}, *user("Go on.")]
+    one = loop(Scripted(lm, call_text("pay"), "No."), told, guarded(ran), max_steps=2)
+    assert one.results[0].is_error and ran == []
 
 
 def test_calls_of_one_message_were_written_before_its_results_were_read(lm):

@@ -16,6 +16,7 @@ from tiny_lm import scrambled_lm
 from course_lib import SamplingParams, load
 from course_lib import engine as engine_module
 from course_lib.batch import generate_batch
+from course_lib.checkpoint import LanguageModel
 from course_lib.config import StructuredOutputsParams
 from course_lib.engine import Engine, default_num_blocks
 from course_lib.fast_layer import speed_up
@@ -239,7 +240,28 @@ def test_logits_that_are_no_numbers_end_their_request():
     assert "not finite" in output.error and "down_proj" in output.error
     assert not engine.has_unfinished_requests() and engine.requests == {} and engine.stats().blocks_used == 0
     with pytest.raises(ValueError, match=r"not finite.*down_proj"):
+        output.result()
+    with pytest.raises(ValueError, match=r"not finite.*down_proj"):
         generate_batch(lm, [[1, 2], [3]], GREEDY)
+
+
+def test_a_sampler_that_breaks_a_grammar_ends_only_that_request():
+    class Seven(LanguageModel):
+        def sample(self, logits, params, generators, **texts):
+            return torch.full((len(logits),), 7)
+
+    lm = Seven(**vars(load("pocket", device="cpu")))
+    free = SamplingParams(temperature=0, max_tokens=3, ignore_eos=True)
+    bound = SamplingParams(temperature=0, max_tokens=3,
+                           structured_outputs=StructuredOutputsParams(choice=("seven whales", "one")))
+    engine = Engine(lm)
+    for name, params in (("a", free), ("bound", bound), ("b", free)):
+        engine.add_request(name, lm.tokenizer.encode("How many?"), params)
+    outputs = [output for _ in range(3) for output in engine.step()]
+    assert [(o.request_id, o.step and o.step.token_id, o.finish_reason) for o in outputs] == [
+        ("a", 7, None), ("b", 7, None), ("bound", None, "error"),
+        ("a", 7, None), ("b", 7, None), ("a", 7, "length"), ("b", 7, "length")]
+    assert "token_id = 7" in outputs[2].error and engine.requests == {} and engine.stats().blocks_used == 0
 
 
 def nan_after(lm, token_id):

@@ -300,6 +300,26 @@ def test_the_second_copy_is_gone_after_the_block_also_after_an_error():
         assert packed_copies(fast) == 0
 
 
+@torch.no_grad()
+def test_a_block_that_outlives_the_one_before_it_keeps_the_second_copy():
+    """As an engine does that is made again under the same name: the new one is there before the old one goes."""
+    fast, _ = fast_and_plain()
+    old, new = packed_weights(fast), packed_weights(fast)
+    old.__enter__()
+    new.__enter__()
+    assert packed_copies(fast) == 9
+    old.__exit__(None, None, None)
+    assert packed_copies(fast) == 9
+    new.__exit__(None, None, None)
+    assert packed_copies(fast) == 0
+    with packed_weights(fast):
+        change_in_place(fast)
+        with packed_weights(fast):  # whose copies are of the new weights
+            assert all(part.packed.is_current(part.weights) for layer in fast.layers
+                       for part in (layer.qkv, layer.out, layer.gate_up, layer.down))
+    assert packed_copies(fast) == 0
+
+
 @pytest.mark.parametrize("name", ["pocket", "pocket-draft"])
 def test_the_shipped_models_write_the_same_text(name):
     lm, params = load(name, device="cpu", dtype=torch.float32), SamplingParams(temperature=0, max_tokens=48)

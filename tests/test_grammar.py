@@ -92,15 +92,79 @@ def test_a_regex_means_what_it_means_in_python(pattern, data):
     "*a": "nothing to repeat", "[z-a]": "a range", "\\": "a lone backslash", r"\xg1": r"escape \x",
     "[[:alpha:]]": "[: in a class", "(" * 70: "nesting deeper than 60", "a{99999}": "counts up to",
     "[a-\\d]": "a range", "[\\ud800]": "a class of no character", "a{1,2}{3}": "quantifier { after",
+    "a{000000000999999999}": "counts up to",
 }.items())
 def test_what_an_expression_cannot_have_is_named(pattern, named):
     with pytest.raises(ValueError, match=f"{re.escape(named)}.*is not allowed"):
         parse_regex(pattern)
 
 
+def test_of_a_long_expression_the_part_with_the_mistake_is_shown():
+    with pytest.raises(ValueError, match=r"regex 'a{40}\^b{39}', character 9000: the anchor \^") as caught:
+        parse_regex("a" * 9000 + "^" + "b" * 9000)
+    assert len(str(caught.value)) < 250
+
+
 def test_a_pattern_that_grows_too_large_is_refused():
     with pytest.raises(ValueError, match="the pattern is too large: must have at most 50000 places"):
         Automaton(parse_regex("((a{1000}){1000}){1000}"))
+
+
+@pytest.mark.parametrize("pattern", ["((){300}){300}", "((a{0}){300}){300}", "(((){10000}){10000}){10000}"])
+def test_nothing_is_written_out_many_times(pattern):
+    class Counting(Automaton):
+        built_nodes = 0
+
+        def build(self, node, after):
+            self.built_nodes += 1
+            assert self.built_nodes < 100
+            return super().build(node, after)
+
+    assert matches(Counting(parse_regex(pattern)), "")
+
+
+def letters_that_may_be_left_out(times):
+    return "(" + "".join(f"{letter}?" for letter in "abcdefghijklmnopqrstuvwxyz ") + f"){{{times}}}"
+
+
+def test_a_pattern_with_too_many_ways_to_go_on_is_refused_before_it_takes_long():
+    processor = processor_of("pocket", regex=letters_that_may_be_left_out(100))
+    automaton = processor.grammar.automaton
+    before = automaton.work
+    with pytest.raises(ValueError, match="the pattern is too ambiguous"):
+        processor.mask(torch.zeros(4096))
+    assert automaton.work - before <= grammar_module.MAX_WORK + len(automaton.targets)
+
+
+def test_all_masks_of_a_request_share_one_limit():
+    processor = processor_of("bytes", regex=r".*a.{300}", ends={256})
+    with pytest.raises(ValueError, match="the pattern is too ambiguous"):
+        for _ in range(2000):
+            assert processor.allowed(257)[97]
+            processor.advance(97)
+    assert processor_of("bytes", regex=r".*a.{300}").work_left == grammar_module.MAX_WORK, "the next one begins anew"
+
+
+def test_after_too_much_work_an_automaton_is_still_right():
+    pattern = r"(a|é|12|, )*a(a|b){5}"
+    steady, limited = (Grammar(parse_regex(pattern), token_tree(tokenizer_of("tiny"))) for _ in range(2))
+    start, refused = steady.automaton.start, 0
+    for work in range(0, 400, 7):
+        try:
+            limited.mask(start, 402, most_work=work)
+        except ValueError:
+            refused += 1
+    assert refused > 3 and limited.mask(start, 402).equal(steady.mask(start, 402))
+    assert limited.automaton.read(start, b"12, ab") == steady.automaton.read(start, b"12, ab")
+
+
+def test_masks_are_kept_up_to_a_number_of_bytes(monkeypatch):
+    monkeypatch.setattr(grammar_module, "MAX_MASK_BYTES", 3 * 257)
+    processor = processor_of("bytes", regex="[a-z]{40}")
+    for _ in range(40):
+        processor.allowed(257)
+        processor.advance(97)
+        assert len(processor.grammar.masks) <= 4
 
 
 def test_every_character_is_its_bytes_and_no_surrogate_is_one():
@@ -289,6 +353,17 @@ def test_a_schema_that_nests_without_end_is_refused():
         schema_pattern(schema)
 
 
+@pytest.mark.parametrize("required", [False, True])
+def test_a_schema_of_a_thousand_members(required):
+    """They neither nest nor are written out once for each that may come first."""
+    schema = {"type": "object", "properties": {f"a{i}": {"const": 0} for i in range(1100)}}
+    schema["required"] = list(schema["properties"]) if required else []
+    automaton = Automaton(schema_pattern(schema))
+    whole = json.dumps({name: 0 for name in schema["properties"]})
+    assert matches(automaton, whole) and matches(automaton, '{"a3": 0, "a1099": 0}') is not required
+    assert not matches(automaton, '{"a3": 0, "a2": 0}') and not matches(automaton, '{, "a2": 0}')
+
+
 # --- the mask, against llguidance ---------------------------------------------------------------
 
 
@@ -446,7 +521,9 @@ def test_equal_requests_share_a_grammar():
 
 
 @pytest.mark.parametrize("wrong", [{}, {"regex": "a", "choice": ["b"]}, {"json": "{"}, {"json": [1]}, {"json": "[1]"},
-                                   {"regex": 3}, {"choice": []}, {"choice": [""]}, {"choice": 3}, {"json": {"a": {1}}}])
+                                   {"regex": 3}, {"choice": []}, {"choice": [""]}, {"choice": 3}, {"json": {"a": {1}}},
+                                   {"json": {"const": float("nan")}}, {"json": '{"const": 1e999}'},
+                                   {"structural_tag": '{"a": ' + "1" * 5000 + "}"}])
 def test_malformed_requests_are_refused(wrong):
     with pytest.raises(ValueError, match="is not allowed"):
         StructuredOutputsParams(**wrong)
@@ -457,10 +534,21 @@ def test_sampling_params_take_nothing_else():
         SamplingParams(structured_outputs={"regex": "a"})
 
 
+def nested(depth):
+    form = {"type": "any_text"}
+    for _ in range(depth):
+        form = {"type": "or", "elements": [form]}
+    return form
+
+
 @pytest.mark.parametrize("form, named", [
     ({"type": "grammar"}, "structural_tag.format.type = 'grammar'"), (None, "structural_tag.format = None"),
     ({"type": "tag", "begin": "<a>"}, "structural_tag lacks 'content'"), ({"type": "or", "elements": []}, "elements"),
     ({"type": "sequence", "elements": [{"type": "regex", "pattern": "^"}]}, "the anchor"),
+    ({"type": "const_string", "value": 5}, "structural_tag.format.value = 5 is not allowed: must be a string"),
+    ({"type": "or", "elements": [{"type": "regex", "pattern": 5}]}, "format.elements[0].pattern = 5"),
+    ({"type": "tag", "begin": None, "content": {"type": "any_text"}, "end": ""}, "format.begin = None"),
+    (nested(40), "nested at most 30 deep"), (nested(900), "is not allowed"),
 ])
 def test_a_structural_tag_names_what_it_cannot_have(form, named):
     with pytest.raises(ValueError, match=re.escape(named)):

@@ -17,6 +17,7 @@ from course_lib.tool_calls import (
     parse_call,
     parse_ids,
     parse_tool_calls,
+    unique_keys,
 )
 from course_lib.tool_messages import call_schema, for_template, to_message
 
@@ -105,6 +106,20 @@ def test_a_malformed_call_is_reported_and_never_run(text, wrong):
     assert isinstance(call, BadCall) and wrong in call.error and call.text == text
     message = parse_tool_calls(f"<tool_call>{text}</tool_call>")
     assert message.calls == () and wrong in message.errors[0] and message.errors[0].startswith("call 1: ")
+
+
+def test_each_key_of_a_large_object_is_looked_at_a_few_times():
+    compared = []
+
+    class Key(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            compared.append(1)
+            return str.__eq__(self, other)
+
+    assert len(unique_keys([(Key(i), None) for i in range(2000)])) == 2000
+    assert len(compared) < 20 * 2000
 
 
 def test_good_calls_beside_a_malformed_one_still_count(read):
@@ -234,7 +249,8 @@ def test_a_message_goes_out_in_openais_form_and_comes_back_in_the_templates():
     assert message["tool_calls"][0]["function"]["arguments"] == '{"x": "é"}'  # the argument stays as it was
 
 
-@pytest.mark.parametrize("calls", [[{}], [3], [{"function": {"name": "f", "arguments": "{"}}]])
+@pytest.mark.parametrize("calls", [[{}], [3], [{"function": {"name": "f", "arguments": "{"}}],
+                                   [{"function": {"name": "f", "arguments": "[" * 60_000}}]])
 def test_malformed_calls_of_a_client_are_named(calls):
     with pytest.raises(ValueError, match=r"messages\[1\].tool_calls"):
         for_template([{"role": "user", "content": "a"}, {"role": "assistant", "content": None, "tool_calls": calls}])

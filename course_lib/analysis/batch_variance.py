@@ -145,7 +145,7 @@ def answers(engine: Engine, prompts: Items[Items[int]], n: int) -> list[list[int
     written: list[list[int]] = [[] for _ in prompts]
     while engine.has_unfinished_requests():
         for output in engine.step():
-            written[int(output.request_id)].append(output.step.token_id)
+            written[int(output.request_id)].append(output.result().token_id)
     return written
 
 

@@ -90,7 +90,7 @@ def examine(engine: Engine, prompts: Sequence[Sequence[int]], params: SamplingPa
         for sequence in engine.batch.preempted:
             lost[sequence.request_id].append(len(steps[sequence.request_id]))
         for output in outputs:
-            steps[output.request_id].append(output.step)
+            steps[output.request_id].append(output.result())
             firsts.setdefault(output.request_id, now() - started)
             reasons[output.request_id] = output.finish_reason
     seconds, ends = now() - started, end_ids(engine.lm, params)

@@ -132,6 +132,7 @@ class Bench:
                 engine.add_request(name, ids, replace(setting.params, max_tokens=NEW_TOKENS))
             while engine.has_unfinished_requests():
                 for output in engine.step():
+                    output.result()
                     times[output.request_id].append(now() - started)
             seconds += now() - started
             came += times.values()

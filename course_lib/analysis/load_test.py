@@ -115,7 +115,7 @@ async def ask(client: httpx.AsyncClient, model: str, prompt: str, max_tokens: in
                 return answer
             async for line in response.aiter_lines():
                 take_line(answer, line, time.perf_counter() - sent)
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError) as error:  # or no event of OpenAI's
         answer.error = f"{type(error).__name__}: {error}"
     return answer
 
@@ -172,8 +172,10 @@ async def load_test(url: str, *, clients: int = 32, seconds: float = 60, max_tok
 
         memory: list[int] = []
         watcher = asyncio.create_task(watch(pid, memory))
-        await asyncio.gather(*(reader(i) for i in range(clients)))
-        watcher.cancel()
+        try:
+            await asyncio.gather(*(reader(i) for i in range(clients)))
+        finally:
+            watcher.cancel()
         return Report(answers, {answer.prompt: answer.text for answer in alone}, time.perf_counter() - started, memory)
 
 

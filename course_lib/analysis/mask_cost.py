@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from statistics import median
 from typing import Any
 
-from course_lib.config import StructuredOutputsParams
+from course_lib.analysis.machine_speed import seconds_of
+from course_lib.checkpoint import LanguageModel
+from course_lib.config import SamplingParams, StructuredOutputsParams, require
+from course_lib.generate import end_ids, generate
 from course_lib.grammar import LogitsProcessor, grammar_for, token_tree
 
 
@@ -76,3 +81,35 @@ def walk_seconds(processor: LogitsProcessor, tokenizer: Any, token_ids: Sequence
         processor.advance(token_id)
         seconds.append(time.perf_counter() - started)
     return seconds
+
+
+def mask_milliseconds(lm: LanguageModel, prompt_ids: Sequence[int], params: SamplingParams, allowed: Callable,
+                      vocabulary: Sequence[bytes]) -> dict[str, float]:
+    """What masks cost along the text that a model writes under its grammar: median milliseconds for a token.
+
+    Args:
+        prompt_ids, params: as for `generate`, with structured outputs.
+        allowed: a mask of exercise 16.3, which reads the whole vocabulary each time.
+        vocabulary: the bytes of every token.
+
+    Returns:
+        For `allowed`, for the library's tree in a state that is new to it and in one that it knows, and for the model
+        with its mask.
+
+    Raises:
+        ValueError: without structured outputs.
+    """
+    structured = params.structured_outputs
+    require(structured is not None, "params.structured_outputs", structured, "a grammar")
+    written, ends = generate(lm, prompt_ids, params).token_ids, list(end_ids(lm, params))
+    along = (structured, lm.tokenizer, written, ends)
+    automaton = grammar_for(structured, lm.tokenizer).automaton
+    new, known = mask_seconds(*along)
+    seconds = {
+        "your allowed": [seconds_of(partial(allowed, automaton, places, vocabulary))
+                         for places in places_along(*along)],
+        "tree, a new state": new,
+        "tree, a known state": known,
+        "model and mask": [seconds_of(partial(generate, lm, prompt_ids, params)) / len(written) for _ in range(3)],
+    }
+    return {name: 1000 * median(values) for name, values in seconds.items()}

@@ -22,8 +22,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 model = AutoModelForCausalLM.from_pretrained({str(folder)!r})
 tokenizer = AutoTokenizer.from_pretrained({str(folder)!r})
 messages = [{{"role": "user", "content": "What is gravity?"}}]
-inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
-output = model.generate(**inputs, max_new_tokens=48, do_sample=False, pad_token_id=tokenizer.eos_token_id)
+inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True,
+                                       return_tensors="pt", return_dict=True)
+output = model.generate(**inputs, max_new_tokens=48, do_sample=False,
+                        pad_token_id=tokenizer.eos_token_id)
 print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))
 """
 

@@ -1,24 +1,19 @@
-"""What readers wait for when many share one model: arrivals, slots and pages over time, by a cost model or for real."""
+"""What readers wait for when many share one model: arrivals, slots and pages over time, by a cost model."""
 
 from __future__ import annotations
 
 import random
-import time
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
-
 from course_lib.analysis.slots import Pass, Request, Slots
 from course_lib.analysis.stalls import percentile
-from course_lib.config import SamplingParams, require
-from course_lib.engine import Engine
-from course_lib.generate import LanguageModel
+from course_lib.config import require
 from course_lib.paging import BlockManager
-from course_lib.scheduler import Batch, Scheduler
+from course_lib.scheduler import Scheduler
 
 POLICIES = ("static", "continuous", "chunked")
 
@@ -59,23 +54,6 @@ class PassCost(NamedTuple):
     def seconds(self, rows: int, tokens: int) -> float:
         """Of a pass with this work; 0 for none."""
         return self.base + self.row * rows + self.token * tokens if rows or tokens else 0.0
-
-
-def fit_cost(passes: Iterable[tuple[int, int, float]]) -> PassCost:
-    """The cost model nearest to measured passes, in least squares of the relative error, no term below 0.
-
-    Args:
-        passes: decode rows, prompt tokens and seconds of each; at least three that differ.
-    """
-    measured = np.array(list(passes), dtype=float)
-    design = np.column_stack([np.ones(len(measured)), measured[:, 0], measured[:, 1]]) / measured[:, 2:]
-    require(np.linalg.matrix_rank(design) == 3, "passes", len(measured), "with different rows and prompt tokens")
-    kept = [0, 1, 2]
-    while True:
-        found = np.linalg.lstsq(design[:, kept], np.ones(len(measured)), rcond=None)[0]
-        if (found >= 0).all():
-            return PassCost(*(float(found[kept.index(i)]) if i in kept else 0.0 for i in range(3)))
-        kept.remove(kept[int(found.argmin())])
 
 
 @dataclass
@@ -255,73 +233,3 @@ def extend(spans: list[Span], new: Span) -> None:
                 return
             break
     spans.append(new)
-
-
-def preallocated(requests: Sequence[Arrival], max_length: int) -> float:
-    """The share of a cache that stays empty where every slot gets `max_length` places, at the end of its answer."""
-    longest = max(request.prompt + request.answer for request in requests)
-    require(max_length >= longest, "max_length", max_length, f">= {longest}, the longest text")
-    used = sum(request.prompt + request.answer for request in requests)
-    return 1 - used / (len(requests) * max_length)
-
-
-def serve(engine: Engine, requests: Sequence[Arrival], prompts: Sequence[Sequence[int]], *,
-          params: SamplingParams | None = None) -> Served:
-    """Serve a workload with an engine, in real time: each request is added when its time has come.
-
-    Args:
-        engine: with nobody in it.
-        requests: in the order of arrival.
-        prompts: the ids of each, as long as the request says.
-        params: of all, but for the lengths, which are the requests'; None: greedy.
-
-    Returns:
-        All but `spans`, `reserved` and `stored`, which are the simulation's.
-    """
-    params = replace(params or SamplingParams(temperature=0), ignore_eos=True)
-    served, due = Served([Reader(request) for request in requests]), deque(enumerate(requests))
-    before, zero = engine.stats().preemptions, time.perf_counter()
-    while due or engine.has_unfinished_requests():
-        if not engine.has_unfinished_requests():
-            time.sleep(max(0.0, due[0][1].at - (time.perf_counter() - zero)))
-        now = time.perf_counter() - zero
-        while due and due[0][1].at <= now:
-            i, request = due.popleft()
-            engine.add_request(str(i), prompts[i], replace(params, max_tokens=request.answer))
-        outputs = engine.step()
-        end = time.perf_counter() - zero
-        for work in engine.batch.work:
-            reader = served.readers[int(work.sequence.request_id)]
-            reader.started = now if reader.started is None else reader.started
-        for output in outputs:
-            served.readers[int(output.request_id)].tokens.append(end)
-        served.passes.append((now, end))
-        served.work.append(work_of_batch(engine.batch))
-        served.computed += engine.batch.num_tokens
-    served.preemptions = engine.stats().preemptions - before
-    served.useful = sum(request.prompt + request.answer - 1 for request in requests)
-    return served
-
-
-def work_of_batch(batch: Batch) -> tuple[int, int]:
-    """Decode rows and prompt tokens of an engine's pass."""
-    rows = sum(work.num_tokens == 1 for work in batch.work)
-    return rows, batch.num_tokens - rows
-
-
-def measured_cost(lm: LanguageModel, prompts: Sequence[Sequence[int]], *, slots: int = 32,
-                  answer: int = 24) -> PassCost:
-    """The cost model of this machine: serve some prompts with few and with many slots, and fit their passes.
-
-    Args:
-        prompts: of different lengths.
-        slots: the most.
-        answer: tokens that each gets.
-    """
-    measured = []
-    for most in sorted({1, 4, 8, slots}):
-        engine = Engine(lm, max_num_seqs=most, enable_prefix_caching=False)
-        some = prompts[: 2 * most]
-        served = serve(engine, [Arrival(0.0, len(ids), answer) for ids in some], some)
-        measured += [(*work, end - start) for work, (start, end) in zip(served.work, served.passes)]
-    return fit_cost(measured[1:])  # the very first warms up

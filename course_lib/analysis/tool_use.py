@@ -16,7 +16,7 @@ from course_lib.chat_models import ContextFull, LocalModel, Turn, read_turn
 from course_lib.checkpoint import LanguageModel
 from course_lib.config import SamplingParams, StructuredOutputsParams, require
 from course_lib.engine import Engine
-from course_lib.tool_calls import ToolCall
+from course_lib.tool_calls import BadCall, ToolCall
 from course_lib.tools import CALCULATOR, Tool, by_name, dictionary_tool
 
 OPERATIONS: dict[str, tuple[Callable[[int, int], int], str]] = {
@@ -71,6 +71,8 @@ class Attempt:
         copied: whether its expression is that of the problem.
         right: whether the last number of the answer is the right one.
         copy_error: what is wrong with the first call's expression (`copy_error`).
+        call, result: the expression of the first call, or all its text if it cannot be read, and what the model was
+            told for it; empty without a call that was answered.
         tokens, passes: that the model wrote, and took; `read` counts the prompt's tokens that went through it.
     """
 
@@ -80,6 +82,8 @@ class Attempt:
     copied: bool
     right: bool
     copy_error: str
+    call: str
+    result: str
     tokens: int
     passes: int
     read: int
@@ -87,26 +91,37 @@ class Attempt:
 
 def attempt(problem: Problem, done: Run) -> Attempt:
     """What a run came to."""
-    calls = [step.call for step in done.steps if isinstance(step.call, ToolCall)]
-    first = str(calls[0].arguments.get("expression", "")) if calls else None
+    asked = [(step.call, step.result.content) for step in done.steps if step.call]
+    calls = [call for call, _ in asked if isinstance(call, ToolCall)]
+    first = expression(calls[0]) if calls else None
+    call, result = (expression(asked[0][0]), asked[0][1]) if asked else ("", "")
     numbers, answer = NUMBER.findall(done.answer or ""), done.answer or ""
     turns = [step.turn for step in done.steps if step.turn]
     return Attempt(problem, answer, bool(calls), first == problem.expression,
-                   bool(numbers) and numbers[-1] == problem.value, copy_error(problem.expression, first),
+                   bool(numbers) and numbers[-1] == problem.value, copy_error(problem.expression, first), call, result,
                    sum(turn.tokens for turn in turns), sum(turn.passes for turn in turns),
                    sum(turn.prompt_tokens for turn in turns))
+
+
+def expression(call: ToolCall | BadCall) -> str:
+    """What a call asks to work out, or all its text if it cannot be read.
+
+    >>> expression(ToolCall("calculator", {"expression": "1 + 2"})), expression(BadCall("not closed", ' {"name": '))
+    ('1 + 2', '{"name":')
+    """
+    return call.text.strip() if isinstance(call, BadCall) else str(call.arguments.get("expression", ""))
 
 
 def copy_error(wanted: str, written: str | None) -> str:
     """How an expression differs from the one that was to be copied.
 
     >>> [copy_error("12 + 345", text) for text in ("12 + 345", "12 + 35", "12 + 3455", "12 + 354", "12 - 345", None)]
-    ['none', 'digits lost', 'digits added', 'digits changed', 'another form', 'no call']
+    ['copied well', 'digits lost', 'digits added', 'digits changed', 'another form', 'no valid call']
     """
     if written is None:
-        return "no call"
+        return "no valid call"
     if written == wanted:
-        return "none"
+        return "copied well"
     if re.sub(r"\d+", "n", written) != re.sub(r"\d+", "n", wanted):
         return "another form"
     lengths = [len(new) - len(old) for old, new in zip(NUMBER.findall(wanted), NUMBER.findall(written), strict=True)]
@@ -176,7 +191,7 @@ def turns(engine: Engine, model: LocalModel, conversations: Sequence[Sequence[Ma
         taken[i] = []
     while engine.has_unfinished_requests():
         for output in engine.step():
-            taken[int(output.request_id)].append(output.step)
+            taken[int(output.request_id)].append(output.result())
     return [read_turn(model.lm, iter(taken[i]), params[i], number) if i in taken else None
             for i in range(len(conversations))]
 

@@ -40,6 +40,17 @@ TRAININGS: dict[str, TrainingFacts] = {
                                     "github.com/meta-llama/llama-models, models/llama3_1/MODEL_CARD.md"),
 }
 
+# Tokens that models of `course_lib.published.PUBLISHED` read in pre-training, oldest first, and where it is stated.
+TOKENS_READ: dict[str, float] = {"GPT-3 175B": 0.3e12, "Llama-2-7B": 2e12, "Llama-3-8B": 15e12, "Qwen3-8B": 36e12,
+                                 "Qwen3-0.6B": 36e12}
+TOKENS_SOURCES: dict[str, str] = {
+    "GPT-3 175B": "arXiv:2005.14165, table 2.1: 300 billion tokens for every size",
+    "Llama-2-7B": "arXiv:2307.09288, table 1",
+    "Llama-3-8B": TRAININGS["Llama-3-8B"].source,
+    "Qwen3-8B": "arXiv:2505.09388, section 3: about 36 trillion tokens for every size",
+    "Qwen3-0.6B": "arXiv:2505.09388, section 3",
+}
+
 
 @dataclass(frozen=True)
 class TrainingCost:

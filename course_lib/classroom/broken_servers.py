@@ -20,7 +20,7 @@ from course_lib.scheduler import Batch, Scheduler
 MISTAKES = {
     "leak": "keeps the pages of requests whose reader has left",
     "overtaking": "lets short requests overtake a long one",
-    "not chained": "finds a page by its own tokens, whatever stood before them",
+    "not chained": "finds a page by its own tokens, whatever came before them",
     "static": "gives no slot away before its whole batch has ended",
     "reserved": "reserves pages for the longest possible answer",
     "too early": "finds pages that nobody has computed yet",
@@ -156,7 +156,7 @@ def replies(server: Server, lm: LanguageModel, questions: Sequence[str] = QUESTI
         ids, before, tokens = encode_prompt(lm.tokenizer, [{"role": "user", "content": question}]), engine.stats(), []
         engine.add_request(question, ids, SamplingParams(temperature=0, max_tokens=max_tokens))
         while engine.has_unfinished_requests():
-            tokens += [output.step.token_id for output in engine.step()]
+            tokens += [output.result().token_id for output in engine.step()]
         found = engine.stats().prefix_hits - before.prefix_hits
         text = lm.tokenizer.decode([token for token in tokens if token not in lm.eos_token_ids])
         written.append(Reply(question, len(ids), found, text))

@@ -88,4 +88,4 @@ def safe(text: str, stop: str) -> str:
     return text[: len(text) - held]
 
 
-STREAMERS = {"A": holds_the_sign, "B": shows_the_start, "C": animation, "D": no_flush}
+STREAMERS: dict[str, Streamer] = {"A": holds_the_sign, "B": shows_the_start, "C": animation, "D": no_flush}

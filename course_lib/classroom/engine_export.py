@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import os
+import shlex
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +21,7 @@ from course_lib.config import require
 HEAD = '''\
 """A language model's engine, made of functions that I wrote myself.
 
-    python {name} "What is gravity?"
+    python {command} "What is gravity?"
 
 Mine are {mine}.
 All else, from the weights to the loop, comes from course_lib {version}.
@@ -80,7 +82,8 @@ def export_text(answers: Mapping[str, KeptAnswer], name: str, version: str) -> s
     blocks = [f"# {d.title}\n{d.code}" if d.title else d.code for d in others]
     table = "\n".join(f'    "{key}": {function},' for key, function in names.items())
     mine = ",\n".join(f"{find(key).title} ({key})" for key in answers) or "none yet"
-    head = HEAD.format(name=name, mine=mine, version=version)
+    command = shlex.quote(name).replace("\\", r"\\").replace('"', r"\"")  # as a shell and a docstring read it
+    head = HEAD.format(command=command, mine=mine, version=version)
     text = "\n\n\n".join([head + "\n".join(imports), *blocks, TAIL.format(table=table)])
     check(text, {key: names[key] for key, answer in answers.items() if names[key] != answer.name})
     return text
@@ -151,10 +154,10 @@ def write_file(path: Path, text: str, *, force: bool = False) -> None:
     try:
         with open(handle, "w", encoding="utf-8") as file:
             file.write(text)
-        if force:
-            os.replace(temporary, path)
-        else:
-            os.link(temporary, path)  # fails where somebody was faster
+        # Takes the name, with the rights of any new file, or fails where somebody was faster.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | (0 if force else os.O_EXCL), 0o666))
+        os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))
+        os.replace(temporary, path)
     except FileExistsError:
         require(False, "--to", str(path), "a file that is not there yet, or use --force")
     finally:

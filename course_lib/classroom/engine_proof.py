@@ -105,7 +105,7 @@ def paged(lm: LanguageModel, parts: Parts) -> Any:
                            SamplingParams(temperature=0, max_tokens=TOKENS, ignore_eos=True))
     while engine.has_unfinished_requests():
         for output in engine.step():
-            answers[output.request_id].append(output.step.token_id)
+            answers[output.request_id].append(output.result().token_id)
     stats = engine.stats()
     return answers, stats.prefix_hits, stats.preemptions, engine.blocks.evictions
 

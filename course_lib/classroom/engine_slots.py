@@ -215,11 +215,6 @@ class Parts:
         """Whether one of these parts is the reader's."""
         return any(getattr(self, name).own for name in names)
 
-    def at_work(self, exercise_id: str) -> bool:
-        """Whether a part is the reader's, and not done by another one of the reader's."""
-        part = self.by_id[exercise_id]
-        return part.own and not any(self.by_id[other].own for other in part.slot.inside)
-
     def answers(self) -> dict[str, Callable[..., Any]]:
         """The reader's functions that are in use, by exercise."""
         return {key: part.function for key, part in self.by_id.items() if part.own}

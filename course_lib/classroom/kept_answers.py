@@ -99,12 +99,24 @@ def keep(exercise: Exercise, function: Callable[..., Any]) -> None:
 
 def describe(exercise: Exercise, function: Callable[..., Any]) -> KeptAnswer:
     """What is kept of an answer now."""
-    kept_at, version = datetime.now(UTC).isoformat(timespec="seconds"), metadata.version(DISTRIBUTION)
+    kept_at = datetime.now(UTC).isoformat(timespec="seconds")
     try:
         written = write_down(function, also=exercise.finished.__name__)
-        return KeptAnswer(*written, "", kept_at, version)
-    except CannotBeWritten as why:
-        return KeptAnswer(getattr(function, "__name__", exercise.finished.__name__), "", {}, str(why), kept_at, version)
+        return KeptAnswer(*written, "", kept_at, course_version())
+    except CannotBeWritten as error:
+        why = str(error)
+    except Exception as error:  # a global may be anything of the reader's, and do anything when it is looked at
+        why = f"its text cannot be had: {type(error).__name__}"
+    return KeptAnswer(getattr(function, "__name__", exercise.finished.__name__), "", {}, why, kept_at,
+                      course_version())
+
+
+def course_version() -> str:
+    """The installed library's version; "unknown" in a folder of the repository that Python only finds."""
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def read_answers(path: Path | None = None) -> dict[str, KeptAnswer]:

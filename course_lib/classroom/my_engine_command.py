@@ -6,12 +6,12 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib import metadata
 from pathlib import Path
 
 from course_lib.checkpoint import load
 from course_lib.classroom.engine_export import export_text, write_file
-from course_lib.classroom.kept_answers import DISTRIBUTION, answers_path, is_kept, read_answers
+from course_lib.classroom.engine_slots import PartFailedError
+from course_lib.classroom.kept_answers import answers_path, course_version, is_kept, read_answers
 from course_lib.classroom.my_engine import YOURS, MyEngine, Row, my_engine
 from course_lib.command_line import Parser, in_range, usage_errors
 from course_lib.config import SamplingParams
@@ -47,7 +47,7 @@ def export(options: argparse.Namespace) -> None:
     engine, path = make(options), Path(options.to)
     answers, kept = engine.lm.own.answers(), read_answers()
     with usage_errors():
-        text = export_text({key: kept[key] for key in answers}, path.name, metadata.version(DISTRIBUTION))
+        text = export_text({key: kept[key] for key in answers}, path.name, course_version())
         write_file(path, text, force=options.force)
     print(f"{path} holds {len(answers)} functions of yours: python {path} \"What is gravity?\"")
     for row in engine.parts():
@@ -58,7 +58,8 @@ def export(options: argparse.Namespace) -> None:
 def ask(options: argparse.Namespace) -> None:
     """Stream the answer to one question."""
     engine = make(options)
-    answer(engine, [{"role": "user", "content": options.question}], options.temperature)
+    with usage_errors():  # as of a question that is longer than the context
+        answer(engine, [{"role": "user", "content": options.question}], options.temperature)
 
 
 def chat(options: argparse.Namespace) -> None:
@@ -71,6 +72,9 @@ def chat(options: argparse.Namespace) -> None:
         except ValueError as error:  # the conversation has outgrown the context
             print(f"{error}; the conversation begins anew")
             messages = []
+        except PartFailedError as failed:
+            print(f"\n{failed}. Ask again")
+            messages.pop()
 
 
 def read_line(prompt: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from course_lib.display.agent_view import AgentView, Entry, agent_summary, ending, short, visible_line
+from course_lib.display.agent_view import AgentView, Entry, agent_summary, ending, holds_system, short, visible_line
 from course_lib.display.diagrams.drawing import SMALL, Area, Drawing
 from course_lib.display.views import count
 
@@ -42,7 +42,8 @@ def draw_entry(drawing: Drawing, top: float, entry: Entry) -> None:
     drawing.rect(Area(LEFT - 8, top, RIGHT + 8, top + high(entry)), fill="plain", stroke="ink" if own else "line",
                  thick=2 if own else 1.4)
     drawing.text(LEFT + 2, top + 22, entry.role, size=SMALL, role="faint", anchor="start")
-    cost = f"read {entry.read}, wrote {len(entry.tokens)}" if own else count(len(entry.tokens), "token")
+    system = ", with the system message" if holds_system(entry) else ""
+    cost = f"read {entry.read}, wrote {len(entry.tokens)}" if own else count(len(entry.tokens), "token") + system
     drawing.text(RIGHT - 2, top + 22, cost, size=SMALL, role="faint", anchor="end")
     words = f"calls {'; '.join(entry.calls)}" if entry.calls else visible_line(entry.text)
     drawing.text(LEFT + 2, top + 46, short(words, 62), size=SMALL, anchor="start", bold=own)

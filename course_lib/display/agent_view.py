@@ -227,20 +227,21 @@ def numbers(entry: Entry) -> list[str]:
     """What a message cost, in words; the template's system message, if there is one, counts with the user's."""
     written, seconds = len(entry.tokens), [] if entry.seconds is None else [duration(entry.seconds)]
     if entry.read is None:
-        system = ", the system message included" if entry.role == "user" and opens(entry) == "system" else ""
+        system = ", the system message included" if holds_system(entry) else ""
         return [f"{count(written, 'token')} by {WRITERS[entry.role]}{system}", *seconds]
     again = f", {entry.again:,} of them again" if entry.again else ""
     return [f"the model read {count(entry.read, 'token')}{again}", f"it wrote {count(written, 'token')}", *seconds]
 
 
-def opens(entry: Entry) -> str:
-    """The role that a message's tokens begin with."""
-    return "".join(text for text, _ in entry.tokens[1:]).partition("↵")[0]
+def holds_system(entry: Entry) -> bool:
+    """Whether the tokens of a user's message begin with the system message, which the template wrote."""
+    return entry.role == "user" and "".join(text for text, _ in entry.tokens[1:]).startswith("system↵")
 
 
-def settings_line(setting: Setting) -> str:
-    """The settings in words, for a still."""
+def still_line(view: AgentView) -> str:
+    """What the model reads and writes in its turns, and with which tools and mask, for a still."""
+    turns, setting = view.turns(len(view.entries)), view.setting
     tools = ", ".join(tool.name for tool in setting.offered) or "none"
-    return (f"“{setting.question}” Tools: {tools}. Meanings: {setting.meanings}. Results: "
-            f"{'pasted' if setting.pasted else 'encoded apart'}. Grammar mask: {'on' if setting.grammar else 'off'}. "
-            f"At most {count(setting.max_steps, 'message')} of the model.")
+    return (f"In {count(len(turns), 'turn')} the model reads {' + '.join(str(turn.read) for turn in turns)} tokens and "
+            f"writes {' + '.join(str(len(turn.tokens)) for turn in turns)}. Tools: {tools}."
+            f"{' The grammar mask is on.' if setting.grammar else ''}")

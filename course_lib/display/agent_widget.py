@@ -10,7 +10,7 @@ import ipywidgets as W
 from course_lib.config import require
 from course_lib.display.agent_record import ADDED, MAX_STEPS, TOOLS, RunLoop, Setting, recorded
 from course_lib.display.agent_still import FIRST, agent_drawing
-from course_lib.display.agent_view import AgentView, agent_html, agent_summary, agent_view, settings_line
+from course_lib.display.agent_view import AgentView, agent_html, agent_summary, agent_view, still_line
 from course_lib.display.widgets import LABELLED, Live, Message, Picture, slider
 from course_lib.generate import LanguageModel
 
@@ -76,7 +76,7 @@ class AgentPanel(Live):
                          layout=W.Layout(grid_template_columns="repeat(auto-fit, minmax(280px, 1fr))"))
         super().__init__([self.example, self.question, switches, grid, self.message, self.picture],
                          figure=lambda: agent_drawing(first), alt=agent_summary(first, min(FIRST, len(first.entries))),
-                         shown=settings_line(start),
+                         shown=still_line(first),
                          turn="question, tools, meanings and mask, and step through the messages")
         self.add_class("course-agents")
 

@@ -164,16 +164,19 @@ def batching_drawing(view: BatchingView) -> Drawing:
         if x + text_width(name, SMALL) < right:
             drawing.text(x, y, name, size=SMALL, anchor="start")
     base = 52 + 40 * slots + 66
-    most = max([level.waiting for level in levels], default=0) or 1
+    most = max([level.waiting for level in levels], default=0)
     for foot, words in ((base, "waiting"), (base + 64, "pages")):
         drawing.text(18, foot - 12, words, size=SMALL, role="faint", anchor="start")
         drawing.path([(left, foot), (right, foot)], stroke="line", thick=1)
     for level in levels:
         a, b = left + (right - left) * level.left, left + (right - left) * level.right
-        drawing.rect(Area(a, base - 44 * level.waiting / most, b, base), fill="faint", radius=0)
+        drawing.rect(Area(a, base - 44 * level.waiting / max(most, 1), b, base), fill="faint", radius=0)
         drawing.rect(Area(a, base + 64 - 44 * level.held, b, base + 64 - 44 * level.used), fill="plain", hatched=True,
                      radius=0)
         drawing.rect(Area(a, base + 64 - 44 * level.used, b, base + 64), fill="cache", tint=0.6, radius=0)
+    drawing.text(right, base - 49, f"at most {most}", size=SMALL, role="faint", anchor="end")
+    drawing.path([(left, base + 20), (right, base + 20)], dashed=True, thick=1.6)  # where all pages are in use
+    drawing.text(18, base + 26, f"all {view.setting.pages}", size=SMALL, role="faint", anchor="start")
     drawing.text(18, base + 104, "high: reads; low: writes; hatched: idle; ×: loses its pages", size=SMALL,
                  role="faint", anchor="start")
     drawing.text(18, base + 130, NUMBERS, size=SMALL, role="faint", anchor="start")

@@ -180,17 +180,31 @@ def often(n: int) -> str:
     return {0: "never", 1: "once"}.get(n, f"{n:,} times")
 
 
+def arriving(setting: Setting) -> str:
+    """How many requests come, and how fast, in words."""
+    rate = ("all at once" if math.isinf(setting.rate) else
+            f"{digits(setting.rate)} a {'second' if setting.cost else 'pass'}")
+    return f"{REQUESTS} requests, {rate}"
+
+
+def batching_finding(view: BatchingView) -> str:
+    """What the readers of the policy that is shown wait for, in two sentences."""
+    setting, run = view.setting, view.run
+    half, late = (setting.time(run.served.percentiles(p)[0]) for p in (50, 99))
+    unit = "" if setting.cost else " passes"
+    return (f"{arriving(setting)}, in {count(setting.slots, 'slot')}: half of them wait {half}{unit} or less for one, "
+            f"and one in a hundred more than {late}{unit}. The slots are idle for {percent(idle(run)[0])} of the time.")
+
+
 def batching_summary(view: BatchingView) -> str:
     """The policy that is shown, in words."""
     setting, run = view.setting, view.run
     wait, first, gap = run.served.percentiles(50)
     late = run.served.percentiles(99)
     time = setting.time
-    rate = ("all at once" if math.isinf(setting.rate) else
-            f"{digits(setting.rate)} a {'second' if setting.cost else 'pass'}")
     unit = "" if setting.cost else " passes"
     per = "tokens/s" if setting.cost else "tokens a pass"
-    return (f"{REQUESTS} requests, {rate}, lengths: {setting.spread}; {count(setting.slots, 'slot')}, {setting.pages} "
+    return (f"{arriving(setting)}, lengths: {setting.spread}; {count(setting.slots, 'slot')}, {setting.pages} "
             f"pages of {setting.block_size}; {WORDS[setting.policy]}. Median and 99th percentile: waiting "
             f"{time(wait)} and {time(late[0])}{unit}, first token {time(first)} and {time(late[1])}{unit}, gap "
             f"{time(gap)} and {time(late[2])}{unit}. {digits(run.served.tokens_per_s)} {per}. Idle slots "

@@ -17,6 +17,7 @@ from course_lib.display.batching_view import (
     WORDS,
     BatchingView,
     Setting,
+    batching_finding,
     batching_summary,
     batching_view,
     last_start,
@@ -73,8 +74,8 @@ class BatchingPanel(Live):
         self.since.observe(self.on_time, "value")
         grid = W.GridBox(knobs, layout=W.Layout(grid_template_columns="repeat(auto-fit, minmax(280px, 1fr))"))
         super().__init__([grid, self.since, self.message, self.picture], figure=lambda: batching_drawing(first),
-                         turn="policy, lengths, slots, pages, arrivals and seed, and move along the time",
-                         alt=batching_summary(first), shown=batching_summary(first))
+                         turn="policy, lengths, slots, pages, arrivals and seed, and move along the time line",
+                         alt=batching_summary(first), shown=batching_finding(first))
         self.add_class("course-batching")
 
     def update(self) -> BatchingView:

@@ -23,9 +23,10 @@ UNITS = {"tokens_per_s": ("", 1), "ttft_s": ("ms", 1e3), "gap_s": ("ms", 1e3), "
          "dollars_per_million": ("$", 1)}
 LINEAR = {"perplexity", "capitals", "tool_calls"}  # the others are drawn in logarithms
 REACH = (14, 22, 34, 48, 64, 84, 108, 136, 170, 210, 260, 320)  # how far from its point a name may be
-LEADERS, STAIRS, BORDERS = 150, 90, 45  # how much farther a name may be so that it lies on no such line
+LEADERS, STAIRS, BORDERS = 250, 250, 60  # how much farther a name may be so that it lies on no such line
+NEARER, CROSSED = 60, 60  # the same for each point that is nearer to it than its own, and each such line in its way
 APART = 9  # between names side by side, so that two are not read as one
-TURNS = [math.pi / 8 * n for n in range(16)]
+TURNS = [math.pi / 12 * n for n in range(24)]
 
 
 def amount(column: str, value: float) -> str:
@@ -64,7 +65,7 @@ class Axis:
         if column in LINEAR:
             room = 0.2 * (high - low) or 0.01 * high or 1
             return cls(column, low - room, high + room, start, end)
-        room = (high / low) ** 0.1 if high > low else 1.2
+        room = (high / low) ** 0.14 if high > low else 1.2
         return cls(column, low / room, high * room, start, end)
 
     def place(self, value: float) -> float:
@@ -96,9 +97,9 @@ class Axis:
 
 
 class Name(NamedTuple):
-    """What is written of a point: the text, the room that it takes, and the side on which its point is."""
+    """What is written of a point: its lines, the room that they take, and the side on which its point is."""
 
-    text: str
+    lines: tuple[str, ...]
     area: Area
     anchor: str
     bold: bool
@@ -125,7 +126,7 @@ class Chart:
     @classmethod
     def of(cls, rows: Sequence[Row], front: Sequence[Row], x: str, y: str, *, chosen: str | None = None,
            bounds: Mapping[str, float] | None = None) -> Chart:
-        """With every point named that there is room for: the chosen one first, then the front, then the crowded ones.
+        """With every point named that there is room for: the chosen one first, then the front, then the longest names.
 
         Args:
             chosen: the name of one that is written in bold.
@@ -143,8 +144,7 @@ class Chart:
 
         def urgency(spot: Point) -> tuple[bool, bool, int]:
             names = {row.name for row in chart.spots[spot]}
-            near = sum(math.dist(spot, other) < 90 for other in chart.spots)
-            return chosen not in names, not names & joined, -near
+            return chosen not in names, not names & joined, -max(map(len, names)) * len(names)
 
         for spot in sorted(chart.spots, key=urgency):
             names = sorted((row.name for row in chart.spots[spot]), key=lambda name: name != chosen)
@@ -164,49 +164,64 @@ class Chart:
         at = axis.place(bound)
         return [((at, PLOT.top - 14), (at, PLOT.bottom)) if axis is self.x else ((PLOT.left, at), (PLOT.right, at))]
 
-    def room_for(self, spot: Point, text: str, bold: bool) -> Name | None:
+    def room_for(self, spot: Point, lines: tuple[str, ...], bold: bool) -> Name | None:
         """The best place for a name where it covers no point and no other name: near, and away from lines."""
-        names = [(other, name.area) for other, name in self.names.items() if name]
-        areas = [Area(area.left - APART, area.top, area.right + APART, area.bottom) for _, area in names]
+        names = [name.area for name in self.names.values() if name]
+        areas = [Area(area.left - APART, area.top, area.right + APART, area.bottom) for area in names]
         areas += [Area(x - 11, y - 11, x + 11, y + 11) for x, y in self.spots]
-        lines = {LEADERS: [(other, meets(other, area)) for other, area in names], STAIRS: [*pairwise(self.stairs)],
-                 BORDERS: self.borders}
-        points = {cost: [point for line in group for point in between(*line)] for cost, group in lines.items()}
+        drawn = {cost: [between(*line) for line in group] for cost, group in (
+            (LEADERS, [(other, meets(other, name.area)) for other, name in self.names.items() if name]),
+            (STAIRS, [*pairwise(self.stairs)]), (BORDERS, self.borders))}
+        least, best = math.inf, None
+        for reach, name in around(spot, lines, bold):
+            if reach >= least:  # all others are farther
+                break
+            way = between(spot, meets(spot, name.area))
+            if any(map(name.area.overlaps, areas)) or any(within(area, point) for area in names for point in way):
+                continue
+            cost = reach + self.disorder(spot, name.area, drawn)
+            if cost < least:
+                least, best = cost, name
+        return best
 
-        def cost(place: tuple[float, Name]) -> float:
-            reach, name = place
-            way = [point for point in between(spot, meets(spot, name.area)) if math.dist(point, spot) > 2 * DOT]
-            met = sum(any(math.dist(point, other) < DOT for point in way) for other in self.spots)
-            return reach + STAIRS * met + sum(by for by, group in points.items()
-                                              if any(within(name.area, point) for point in group))
+    def disorder(self, spot: Point, area: Area, drawn: Mapping[int, Sequence[Sequence[Point]]]) -> float:
+        """What a name in an area costs for the points and lines that are near it or on the way to it.
 
-        free = [(reach, name) for reach, name in around(spot, text, bold)
-                if not any(map(name.area.overlaps, areas)) and not any(
-                    within(area, point) for _, area in names for point in between(spot, meets(spot, name.area)))]
-        return min(free, key=cost)[1] if free else None
+        Args:
+            drawn: points of lines, by what it costs to lie on one.
+        """
+        end = meets(spot, area)
+        way = [point for point in between(spot, end) if math.dist(point, spot) > 2 * DOT]
+        met = sum(any(math.dist(point, other) < DOT for point in way) for other in self.spots)
+        nearer = sum(math.dist(other, meets(other, area)) < math.dist(spot, end) for other in self.spots)
+        crossed = sum(any(math.dist(point, other) < 6 for point in way for other in line) for line in drawn[LEADERS])
+        under = sum(cost for cost, lines in drawn.items() if any(within(area, point) for line in lines
+                                                                 for point in line))
+        return STAIRS * met + NEARER * nearer + CROSSED * crossed + under
 
 
-def around(spot: Point, text: str, bold: bool) -> Iterator[tuple[float, Name]]:
+def around(spot: Point, lines: tuple[str, ...], bold: bool) -> Iterator[tuple[float, Name]]:
     """Places for a name that are in the plot, from near to far, each with how far it is."""
-    wide, (x, y) = text_width(text, SMALL, bold=bold), spot
+    wide, (x, y) = max(text_width(line, SMALL, bold=bold) for line in lines), spot
+    half = 0.6 * SMALL * len(lines)
     for reach in REACH:
         for turn in TURNS:
             right = math.cos(turn)
             side, anchor = (0.0, "start") if right > 0.5 else (1.0, "end") if right < -0.5 else (0.5, "middle")
-            left, middle = x + right * reach - side * wide, y + math.sin(turn) * (reach + 6)
-            area = Area(left, middle - 0.6 * SMALL, left + wide, middle + 0.6 * SMALL)
+            left, middle = x + right * reach - side * wide, y + math.sin(turn) * (reach - 4 + half)
+            area = Area(left, middle - half, left + wide, middle + half)
             if (area.left >= PLOT.left + 4 and area.right <= PLOT.right + 12 and area.top >= PLOT.top - 14
                     and area.bottom <= PLOT.bottom - 2):
-                yield reach, Name(text, area, anchor, bold)
+                yield reach, Name(lines, area, anchor, bold)
 
 
-def several(names: Sequence[str]) -> str:
-    """What is written at a spot.
+def several(names: Sequence[str]) -> tuple[str, ...]:
+    """The lines that are written at a spot.
 
     >>> several(["plain"]), several(["plain", "int8"]), several(["plain", "int8", "int4"])
-    ('plain', 'plain = int8', 'plain and 2 more')
+    (('plain',), ('plain', 'int8'), ('plain', 'and 2 more'))
     """
-    return " = ".join(names) if len(names) <= 2 else f"{names[0]} and {len(names) - 1} more"
+    return tuple(names) if len(names) <= 2 else (names[0], f"and {len(names) - 1} more")
 
 
 def within(area: Area, point: Point) -> bool:

@@ -41,6 +41,8 @@ def levers_drawing(rows: Sequence[Row], front: Sequence[Row], *, x: str = "gap_s
         drawing.path(line, dashed=True)
     if len(front) > 1:
         drawing.path(chart.stairs, thick=3, stroke="query")
+    for name in filter(None, chart.names.values()):
+        drawing.rect(name.area, fill="paper", radius=0)  # no line runs through a name
     joined = {row.name for row in front}
     for spot, found in chart.spots.items():
         names = {row.name for row in found}
@@ -68,7 +70,9 @@ def name_it(drawing: Drawing, chart: Chart, spot: Point, role: str) -> None:
         drawing.path([(spot[0] + (end[0] - spot[0]) * start, spot[1] + (end[1] - spot[1]) * start), end],
                      stroke="faint", thick=1.2)
     x = {"start": left, "middle": (left + right) / 2, "end": right}[name.anchor]
-    drawing.text(x, bottom - 0.25 * SMALL, name.text, size=SMALL, anchor=name.anchor, bold=name.bold, role=role)
+    for i, text in enumerate(reversed(name.lines)):
+        drawing.text(x, bottom - (0.25 + 1.2 * i) * SMALL, text, size=SMALL, anchor=name.anchor, bold=name.bold,
+                     role=role)
 
 
 def point(drawing: Drawing, spot: Point, *, full: bool, crossed: bool, ringed: bool) -> None:

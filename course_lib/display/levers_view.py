@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from course_lib.analysis import levers
-from course_lib.analysis.customers import CUSTOMERS, WORDS, Limit
+from course_lib.analysis.customers import CUSTOMERS, WANTED, WORDS, Limit
 from course_lib.analysis.levers import BETTER, PLAIN, Row
 from course_lib.config import require
 from course_lib.display.levers_chart import amount
@@ -23,9 +23,6 @@ Choose = Callable[[Sequence[Row], Mapping[str, float], str], Row | None]
 
 OWN = "your own"
 LIMITED = ("ttft_s", "gap_s", "nbytes", "perplexity", "capitals", "tool_calls")  # columns that may have a limit
-WANTED = {"tokens_per_s": "most tokens per second", "ttft_s": "soonest first token", "gap_s": "shortest gap",
-          "nbytes": "least memory", "perplexity": "lowest perplexity", "capitals": "most capitals",
-          "tool_calls": "most tool calls", "dollars_per_million": "lowest cost"}
 TEMPTING = 4  # settings that would be better and are not allowed: how many are told at most
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import ipywidgets as W
 
-from course_lib.analysis.customers import CUSTOMERS, WORDS, Limit
+from course_lib.analysis.customers import CUSTOMERS, WANTED, WORDS, Limit
 from course_lib.analysis.levers import BETTER, Row
 from course_lib.display.levers_page import levers_html, still
-from course_lib.display.levers_view import LIMITED, OWN, WANTED, Choose, LeversView, Pareto, Wish, levers_view
+from course_lib.display.levers_view import LIMITED, OWN, Choose, LeversView, Pareto, Wish, levers_view, verdict
 from course_lib.display.levers_view import levers_summary as summary
 from course_lib.display.widgets import LABELLED, Live, Message, Picture
 
@@ -65,7 +65,8 @@ class LeversPanel(Live):
         grid = W.GridBox([self.customer, self.objective, self.x, self.y, *self.limits.values()],
                          layout=W.Layout(grid_template_columns="repeat(auto-fit, minmax(280px, 1fr))"))
         super().__init__([grid, self.message, self.picture], figure=lambda: still(first), alt=summary(first),
-                         turn="customer, limits and axes", shown=summary(first))
+                         turn="customer, limits and axes",
+                         shown=f"Customer: {first.wish.name}. {verdict(first)}")
         self.add_class("course-levers")
 
     def take(self, wish: Wish) -> None:

@@ -97,9 +97,9 @@ def valley(law: ScalingLaw, flops: float, results: Sequence[ScalingResult], best
     require(len(results) >= 2, "len(results)", len(results), ">= 2")
     sizes = [run.parameters for run in results]
     dense = np.geomspace(min(sizes) / 2, 1.1 * max(sizes), 60).tolist()
-    return plots.lines({"the law": (dense, [law.loss(N, flops / 6 / N) for N in dense]),
-                        "measured": (sizes, [run.loss for run in results])},
-                       xlabel="parameters", ylabel=LOSS, logx=True, marks={"best": best})
+    return plots.lines({"the law": ([N / 1e3 for N in dense], [law.loss(N, flops / 6 / N) for N in dense]),
+                        "measured": ([N / 1e3 for N in sizes], [run.loss for run in results])},
+                       xlabel="parameters, thousands", ylabel=LOSS, logx=True, marks={"best": round(best / 1e3)})
 
 
 def extrapolation(parameters: float, laws: Mapping[str, ScalingLaw], fans: Mapping[str, Sequence[ScalingLaw]],

@@ -87,20 +87,20 @@ def serve_in_background(lm: LanguageModel, *, host: str = "127.0.0.1", port: int
         ValueError: the port is taken, or one of the options is not allowed.
     """
     check_access(host, api_key)
-    app = create_app(lm, api_key=api_key, local=is_loopback(host), **options)
-    listener = listen(host, port)
-    server = BackgroundServer(app)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), name="server", daemon=True)
-    thread.start()
-    try:
-        server.ready.wait(SECONDS_TO_START)
-        if not server.started:
-            raise RuntimeError(f"the server did not start within {SECONDS_TO_START} s")
-        yield RunningServer(url_of(listener), listener.getsockname()[1], app)
-    finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()
+    with listen(host, port) as listener:  # before an engine is made, which takes a while and half of the memory
+        app = create_app(lm, api_key=api_key, local=is_loopback(host), **options)
+        server = BackgroundServer(app)
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), name="server",
+                                  daemon=True)
+        thread.start()
+        try:
+            server.ready.wait(SECONDS_TO_START)
+            if not server.started:
+                raise RuntimeError(f"the server did not start within {SECONDS_TO_START} s")
+            yield RunningServer(url_of(listener), listener.getsockname()[1], app)
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 class BackgroundServer(uvicorn.Server):

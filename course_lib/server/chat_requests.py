@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from course_lib.config import StructuredOutputsParams, require
-from course_lib.server.errors import ApiError, from_range
-from course_lib.server.requests import Request, Strict
+from course_lib.server.errors import ApiError
+from course_lib.server.requests import Listed, Request, Strict, about
 from course_lib.tool_messages import call_tag, for_template
 
 
@@ -39,9 +39,9 @@ class Message(Strict):
     """One turn of the conversation."""
 
     role: Literal["system", "user", "assistant", "tool"]
-    content: str | list[TextPart] | None = None
+    content: str | Listed[TextPart] | None = None
     name: str | None = None
-    tool_calls: list[MessageToolCall] | None = None
+    tool_calls: Listed[MessageToolCall] | None = None
     tool_call_id: str | None = None
 
     @model_validator(mode="after")
@@ -108,27 +108,29 @@ class NamedSchema(Strict):
 
 
 class ResponseFormat(Strict):
-    """What the text must be, in OpenAI's form."""
+    """What the text must be, in OpenAI's form; any JSON, "json_object", is nothing that an automaton could read."""
 
-    type: Literal["text", "json_object", "json_schema"]
+    type: Literal["text", "json_schema"]
     json_schema: NamedSchema | None = None
 
 
 class ChatCompletionRequest(Request):
     """The body of POST /v1/chat/completions: a conversation to continue."""
 
+    prompt_field: ClassVar[str] = "messages"
     logprobs_field: ClassVar[str] = "top_logprobs"
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[Listed[Message], Field(min_length=1)]
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    tools: list[Tool] | None = None
+    tools: Listed[Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     response_format: ResponseFormat | None = None
 
-    def wanted_tokens(self) -> int | None:
+    @property
+    def tokens_field(self) -> str:
         """OpenAI's new name for it before the old."""
-        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+        return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
 
     def wanted_logprobs(self) -> int | None:
         """Here one says whether, and another how many."""
@@ -138,23 +140,28 @@ class ChatCompletionRequest(Request):
         return (self.top_logprobs or 0) if self.logprobs else None
 
     def offered_tools(self) -> list[dict[str, Any]] | None:
-        """The tools as the template gets them; none if the model is not to call any."""
+        """None as well if the model is not to call any."""
         return None if self.tool_choice == "none" else [tool.for_template() for tool in self.tools or []] or None
 
-    def constraints(self) -> list[StructuredOutputsParams]:
+    def constraints(self) -> dict[str, StructuredOutputsParams]:
         """Also from `response_format`, and from a tool choice that leaves no choice."""
         found = super().constraints()
         if self.response_format is not None and self.response_format.type != "text":
             schema = self.response_format.json_schema
-            require((schema is None) == (self.response_format.type == "json_object"), "response_format",
-                    self.response_format.type, "json_object, or json_schema with the field json_schema")
-            found.append(StructuredOutputsParams(json=schema.json_schema if schema else {"type": "object"}))
+            with about("response_format"):
+                require(schema is not None, "response_format.json_schema", schema, "given where type is json_schema")
+                found["response_format"] = StructuredOutputsParams(json=schema.json_schema)
         if self.tool_choice not in (None, "none", "auto"):
-            found.append(call_tag(self.callable_tools()))
+            with about("tool_choice"):
+                found["tool_choice"] = call_tag(self.callable_tools())
         return found
 
     def callable_tools(self) -> list[dict[str, Any]]:
-        """The tools of which the model has to call one."""
+        """The tools of which the model has to call one.
+
+        Raises:
+            ValueError: there is none, or none of that name.
+        """
         tools = self.offered_tools() or []
         require(bool(tools), "tool_choice", self.tool_choice, "none or left out where there are no tools")
         if self.tool_choice == "required":
@@ -163,13 +170,7 @@ class ChatCompletionRequest(Request):
         require(name in names, "tool_choice", name, f"one of {', '.join(names)}")
         return [tools[names.index(name)]]
 
-    def conversation(self) -> list[dict[str, Any]]:
-        """The messages as the template gets them.
-
-        Raises:
-            ApiError: the arguments of a call are not a JSON object.
-        """
-        try:
-            return for_template([message.for_template() for message in self.messages])
-        except ValueError as error:
-            raise from_range(error, "messages") from error
+    def prompts(self) -> list[list[dict[str, Any]]]:
+        """The one conversation, as the template gets it; the arguments of its calls have to be JSON objects."""
+        with about("messages"):
+            return [for_template([message.for_template() for message in self.messages])]

@@ -35,8 +35,8 @@ def serve(lm: LanguageModel, *, host: str = "127.0.0.1", port: int = 8000, api_k
         ValueError: the port is taken, or one of the options is not allowed.
     """
     check_access(host, api_key)
-    app = create_app(lm, api_key=api_key, local=is_loopback(host), **options)
-    with listen(host, port) as listener:
+    with listen(host, port) as listener:  # before an engine is made, which takes a while and half of the memory
+        app = create_app(lm, api_key=api_key, local=is_loopback(host), **options)
         url = url_of(listener)
         print(f"{app.state.service.model} answers at {url} (OpenAI's clients: base_url={url}/v1); Ctrl+C stops it",
               flush=True)
@@ -53,13 +53,18 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--port", type=in_range(0, 65535), default=8000, help="0: a free one (default: %(default)s)")
     parser.add_argument("--api-key", default=os.environ.get(KEY_VARIABLE) or None,
                         help=f"better in the environment's {KEY_VARIABLE}: other users see a command's arguments")
-    parser.add_argument("--max-body-bytes", type=in_range(1), default=limits.max_body_bytes)
-    parser.add_argument("--max-prompt-tokens", type=in_range(1), help="(default: what the context holds)")
+    parser.add_argument("--max-body-bytes", type=in_range(1), default=limits.max_body_bytes,
+                        help="of a request, more gets 413 (default: %(default)s)")
+    parser.add_argument("--max-prompt-tokens", type=in_range(1), help="of a request (default: what the context holds)")
     parser.add_argument("--max-tokens", type=in_range(1), help="of an answer (default: what the context holds)")
-    parser.add_argument("--max-choices", type=in_range(1), default=limits.max_choices, help="prompts times n")
-    parser.add_argument("--max-queue", type=in_range(0), default=limits.max_queue, help="requests that may wait")
-    parser.add_argument("--request-seconds", type=in_range(0.001, kind=float), default=limits.request_seconds)
-    parser.add_argument("--max-num-seqs", type=in_range(1), default=32, help="requests that run at a time")
+    parser.add_argument("--max-choices", type=in_range(1), default=limits.max_choices,
+                        help="of a request: prompts times n (default: %(default)s)")
+    parser.add_argument("--max-queue", type=in_range(0), default=limits.max_queue,
+                        help="requests that may wait, more get 429 (default: %(default)s)")
+    parser.add_argument("--request-seconds", type=in_range(0.001, kind=float), default=limits.request_seconds,
+                        help="that an answer may take (default: %(default)s)")
+    parser.add_argument("--max-num-seqs", type=in_range(1), default=32,
+                        help="requests that run at a time (default: %(default)s)")
     options = parser.parse_args(argv)
     with usage_errors():
         check_access(options.host, options.api_key)

@@ -173,11 +173,10 @@ class EngineThread:
 
     def _obey(self, *, wait: bool) -> None:
         """Execute the commands that have arrived; wait for one if there is nothing else to do."""
-        commands = [self.commands.get()] if wait else []
-        while not self.commands.empty():
-            commands.append(self.commands.get())
-        for command in commands:
-            command()
+        if wait:
+            self.commands.get()()
+        while not self.commands.empty():  # one by one: those after one that fails are for the next engine
+            self.commands.get()()
 
     def _step(self) -> None:
         outputs = self.engine.step()

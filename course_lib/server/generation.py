@@ -13,6 +13,7 @@ from course_lib.server.engine_thread import Arrival, EngineThread
 from course_lib.server.errors import ApiError
 from course_lib.server.limits import Limits
 from course_lib.server.metrics import Metrics
+from course_lib.server.requests import Request
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,16 @@ class Generation:
         tokenizer: as `lm.tokenizer`.
         thread: runs the engine.
         metrics: counts.
-        limits: `request_seconds` counts from now.
+        limits: for the message when the time is up.
+        deadline: when that is, by the event loop's clock.
 
     Attributes:
         choices: in the order of the job's settings.
     """
 
-    def __init__(self, job: Job, tokenizer: Any, thread: EngineThread, metrics: Metrics, limits: Limits) -> None:
-        self.job, self.metrics, self.limits = job, metrics, limits
-        self.deadline = asyncio.get_running_loop().time() + limits.request_seconds
+    def __init__(self, job: Job, tokenizer: Any, thread: EngineThread, metrics: Metrics, limits: Limits,
+                 deadline: float) -> None:
+        self.job, self.metrics, self.limits, self.deadline = job, metrics, limits, deadline
         self.choices = [Choice(i, tokenizer, params, tools=job.tools) for i, params in enumerate(job.params)]
         self.last_at: dict[int, float] = {}
         self.ticket = thread.submit([(job.prompts[i // job.n], params) for i, params in enumerate(job.params)])
@@ -138,23 +140,25 @@ class Generation:
         self.ticket.close()
 
 
-def check_lengths(prompts: Sequence[Sequence[int]], wanted: int | None, context: int, limits: Limits) -> int:
-    """The new tokens that each choice may have.
+def check_lengths(prompts: Sequence[Sequence[int]], body: Request, context: int, limits: Limits) -> int:
+    """The new tokens that each choice may have: as many as the client asked for, or as fit after the longest prompt.
 
     Args:
-        wanted: what the client asked for; None: as many as fit after the longest prompt.
+        prompts: ids.
+        body: the request, which says how many, and in which field.
         context: positions of the model.
 
     Raises:
         ApiError: a prompt, or what is to follow it, is too long.
     """
-    longest = max(map(len, prompts))
+    longest, wanted, name = max(map(len, prompts)), body.wanted_tokens(), body.tokens_field
     most = min(context - 1, limits.max_prompt_tokens or context)
     if longest > most:
         raise ApiError(400, f"a prompt of {longest} tokens is not allowed: must be at most {most} (the context holds "
-                            f"{context}, prompt and answer together)", param="prompt", code="context_length_exceeded")
+                            f"{context}, prompt and answer together)", param=body.prompt_field,
+                       code="context_length_exceeded")
     room = min(context - longest, limits.max_tokens or context)
     if wanted is not None and wanted > room:
-        raise ApiError(400, f"max_tokens = {wanted} is not allowed: must be in [1, {room}] after a prompt of {longest} "
-                            f"tokens", param="max_tokens", code="context_length_exceeded")
+        raise ApiError(400, f"{name} = {wanted} is not allowed: must be in [1, {room}] after a prompt of {longest} "
+                            f"tokens", param=name, code="context_length_exceeded")
     return room if wanted is None else wanted

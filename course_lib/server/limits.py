@@ -17,7 +17,6 @@ from course_lib.server.errors import ApiError, shorten
 
 # What anybody may read: nothing of a model or of a client.
 OPEN_PATHS = ("/", "/page.css", "/page.js", "/favicon.ico", "/health")
-LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
@@ -86,9 +85,9 @@ class Guard:
             ApiError: another host (403), a wrong key (401), another kind of body (415), too large a body (413).
         """
         headers = Headers(scope=scope)
-        if self.local and host_name(headers.get("host", "")) not in LOCAL_NAMES:
-            raise ApiError(403, f"host = {shorten(headers.get('host'))} is not allowed: must be one of "
-                                f"{', '.join(LOCAL_NAMES)}", code="unknown_host")
+        if self.local and not is_own_name(host_name(headers.get("host", ""))):
+            raise ApiError(403, f"host = {shorten(headers.get('host'))} is not allowed: must be localhost or an "
+                                "address of this machine alone, such as 127.0.0.1 or [::1]", code="unknown_host")
         if self.digest and scope["path"] not in OPEN_PATHS and not self.knows(headers.get("authorization", "")):
             raise ApiError(401, "the API key is missing or wrong: it goes into the header Authorization: Bearer KEY",
                            code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
@@ -140,6 +139,18 @@ def host_name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.lower() if host.count(":") > 1 else host.partition(":")[0].lower()
+
+
+def is_own_name(name: str) -> bool:
+    """Whether a name means this machine wherever it is said: no page of another site has it.
+
+    >>> [is_own_name(name) for name in ("localhost", "127.0.1.1", "::1", "192.0.2.1", "localhost.example")]
+    [True, True, True, False, False]
+    """
+    try:
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:  # a name, and not an address
+        return False
 
 
 def is_loopback(host: str) -> bool:

@@ -6,6 +6,8 @@ parameter is a wrong answer.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -19,7 +21,8 @@ NOTHING = (None, [], {}, "")
 # Values of parameters that are not supported, under which a server that does support them would answer the same.
 HARMLESS = {"echo": False, "best_of": 1, "store": False, "parallel_tool_calls": True, "service_tier": "auto"}
 
-Model = TypeVar("Model", bound=BaseModel)
+Item, Model = TypeVar("Item"), TypeVar("Model", bound=BaseModel)
+Listed = Annotated[list[Item], Field(fail_fast=True)]  # a body may hold a third of a million mistakes
 
 
 class Strict(BaseModel):
@@ -58,7 +61,7 @@ class StructuredOutputs(Strict):
 
     json_schema: dict[str, Any] | str | None = Field(None, alias="json")
     regex: str | None = None
-    choice: list[str] | None = None
+    choice: Listed[str] | None = None
     structural_tag: dict[str, Any] | str | None = None
 
     def constraint(self) -> StructuredOutputsParams:
@@ -70,12 +73,13 @@ class StructuredOutputs(Strict):
 class Request(Strict):
     """What both kinds of completion have in common; None means the default."""
 
-    logprobs_field: ClassVar[str]  # which says how many
+    prompt_field: ClassVar[str]  # what the model reads
+    logprobs_field: ClassVar[str]  # how many log-probabilities
     model: str
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = None
-    stop: str | list[str] | None = None
+    stop: str | Listed[str] | None = None
     seed: int | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -87,28 +91,47 @@ class Request(Strict):
     top_k: int | None = None
     min_p: float | None = None
     repetition_penalty: float | None = None
-    stop_token_ids: list[int] | None = None
+    stop_token_ids: Listed[int] | None = None
     ignore_eos: bool | None = None
     structured_outputs: StructuredOutputs | None = None
     return_token_ids: bool | None = None
     # this course's
     return_step_seconds: bool | None = None
 
+    @property
+    def tokens_field(self) -> str:
+        """The field that says how many new tokens there may be."""
+        return "max_tokens"
+
     def wanted_tokens(self) -> int | None:
         """How many new tokens at most; None: it is not said."""
-        return self.max_tokens
+        return getattr(self, self.tokens_field)
+
+    def prompts(self) -> list[Any]:
+        """What the model reads, one by one: each a text, ids, or the messages of a conversation.
+
+        Raises:
+            ApiError: there is a mistake in one.
+        """
+        raise NotImplementedError
+
+    def offered_tools(self) -> list[dict[str, Any]] | None:
+        """The tools as the template gets them; None: there are none."""
+        return None
 
     def wanted_logprobs(self) -> int | None:
         """How many of the likeliest tokens to report at each step; None: no log-probabilities."""
         raise NotImplementedError
 
-    def constraints(self) -> list[StructuredOutputsParams]:
-        """What the text must be, from each field that says so.
+    def constraints(self) -> dict[str, StructuredOutputsParams]:
+        """What the text must be, by the field that says so.
 
         Raises:
-            ValueError: a field says it in a wrong way.
+            ApiError: a field says it in a wrong way.
         """
-        return [] if self.structured_outputs is None else [self.structured_outputs.constraint()]
+        with about("structured_outputs"):
+            form = self.structured_outputs
+            return {} if form is None else {"structured_outputs": form.constraint()}
 
     def sampling_params(self, max_tokens: int, choice: int) -> SamplingParams:
         """The settings of one choice, whose seed is the request's plus the choice's number.
@@ -126,16 +149,15 @@ class Request(Strict):
         try:
             self.check_costs()
             constraints = self.constraints()
-            require(len(constraints) < 2, "structured_outputs", constraints,
-                    "said once: here, in response_format or in tool_choice")
-            size = len(repr(constraints))
-            require(size <= LONGEST_FORM, "structured_outputs", f"{size} characters", f"at most {LONGEST_FORM}")
+            require(len(constraints) < 2, "structured_outputs", " and ".join(constraints), "said in one field")
+            for name, constraint in constraints.items():
+                size = len(repr(constraint))
+                require(size <= LONGEST_FORM, name, f"{size} characters", f"at most {LONGEST_FORM}")
             require(not (constraints and self.ignore_eos), "ignore_eos", True, "false where the text has a form to end")
             return SamplingParams(**given, max_tokens=max_tokens, logprobs=self.wanted_logprobs(),
-                                  structured_outputs=constraints[0] if constraints else None)
+                                  structured_outputs=next(iter(constraints.values()), None))
         except ValueError as error:
             raise from_range(error) from error
-
 
     def check_costs(self) -> None:
         """Refuse what would make every step slow.
@@ -153,6 +175,7 @@ class Request(Strict):
 class CompletionRequest(Request):
     """The body of POST /v1/completions: text or ids to continue."""
 
+    prompt_field: ClassVar[str] = "prompt"
     logprobs_field: ClassVar[str] = "logprobs"
     prompt: Annotated[Any, AfterValidator(prompt_of)]
     logprobs: int | None = None
@@ -166,9 +189,18 @@ class CompletionRequest(Request):
         return self.logprobs
 
     def prompts(self) -> list[str | list[int]]:
-        """The prompts one by one."""
+        """Texts or ids."""
         one = isinstance(self.prompt, str) or is_int(self.prompt[0])
         return [self.prompt] if one else self.prompt
+
+
+@contextmanager
+def about(param: str) -> Iterator[None]:
+    """Within it, what the library refuses is an error of this field."""
+    try:
+        yield
+    except ValueError as error:
+        raise from_range(error, param) from error
 
 
 def parse(kind: type[Model], body: bytes) -> Model:

@@ -23,8 +23,8 @@ from course_lib.server.errors import ApiError, from_range, shorten
 from course_lib.server.generation import Generation, Job, check_lengths
 from course_lib.server.limits import Limits
 from course_lib.server.metrics import Metrics
-from course_lib.server.requests import CompletionRequest, Request, parse
-from course_lib.server.sending import DONE, EventStream, event, unless_gone
+from course_lib.server.requests import CompletionRequest, Request, about, parse
+from course_lib.server.sending import DONE, GONE, EventStream, event, unless_gone
 from course_lib.tool_calls import tag_ids
 
 PAGE = Path(__file__).parent / "page"
@@ -86,15 +86,11 @@ class Service:
 
     async def complete(self, http: HttpRequest) -> Response:
         """POST /v1/completions."""
-        body = parse(CompletionRequest, await self.body_of(http))
-        job = await run_in_threadpool(self.job, body, body.prompts(), None)
-        return await self.answer(http, body, job, self.form(Completion, body))
+        return await self.answer(http, CompletionRequest, Completion)
 
     async def chat(self, http: HttpRequest) -> Response:
         """POST /v1/chat/completions."""
-        body = parse(ChatCompletionRequest, await self.body_of(http))
-        job = await run_in_threadpool(self.job, body, [body.conversation()], body.offered_tools())
-        return await self.answer(http, body, job, self.form(ChatCompletion, body))
+        return await self.answer(http, ChatCompletionRequest, ChatCompletion)
 
     async def body_of(self, http: HttpRequest) -> bytes:
         """The whole body, if the client sends it in time."""
@@ -111,13 +107,17 @@ class Service:
             raise ApiError(404, f"model = {shorten(name)} is not allowed: must be {self.model!r}", param="model",
                            code="model_not_found")
 
-    def job(self, body: Request, prompts: list[Any], tools: list[dict[str, Any]] | None) -> Job:
+    def job(self, body: Request) -> Job:
         """What to ask of the engine; not in the event loop, for a long prompt takes a while to encode.
 
         Raises:
             ApiError: the request cannot be answered.
         """
         self.check_model(body.model)
+        if body.stream_options is not None and not body.stream:
+            raise ApiError(400, "stream_options are not allowed without stream", param="stream_options",
+                           code="invalid_value")
+        prompts, tools = body.prompts(), body.offered_tools()
         n = 1 if body.n is None else body.n
         most = self.limits.max_choices // len(prompts)
         if not 1 <= n <= most:
@@ -125,27 +125,28 @@ class Service:
             raise ApiError(400, f"{what} = {value} is not allowed: prompts times n must be in [1, "
                                 f"{self.limits.max_choices}]", param="n" if n != 1 else "prompt", code="invalid_value")
         params = [body.sampling_params(max(1, body.wanted_tokens() or 1), choice) for choice in range(n)]
-        ids = [self.encode(prompt, tools) for prompt in prompts]
+        ids = [self.encode(prompt, body.prompt_field, tools) for prompt in prompts]
         if body.wanted_tokens() is not None and body.wanted_tokens() < 1:
-            raise ApiError(400, f"max_tokens = {body.wanted_tokens()} is not allowed: must be >= 1", param="max_tokens",
-                           code="invalid_value")
-        max_tokens = check_lengths(ids, body.wanted_tokens(), self.lm.config.max_position_embeddings, self.limits)
+            raise ApiError(400, f"{body.tokens_field} = {body.wanted_tokens()} is not allowed: must be >= 1",
+                           param=body.tokens_field, code="invalid_value")
+        max_tokens = check_lengths(ids, body, self.lm.config.max_position_embeddings, self.limits)
         params = [body.sampling_params(max_tokens, choice) for choice in range(n)]
-        try:  # a grammar is built here and not in the engine's thread, where all would wait for it
+        with about(next(iter(body.constraints()), "structured_outputs")):
+            # a grammar is built here and not in the engine's thread, where all would wait for it
             logits_processor_for(params[0], self.lm.tokenizer, end_ids(self.lm, params[0]))
-        except ValueError as error:
-            raise from_range(error, "structured_outputs") from error
         return Job(ids, params * len(ids), tools=tools is not None)
 
-    def encode(self, prompt: Any, tools: list[dict[str, Any]] | None) -> list[int]:
-        """Ids of one prompt; the text of a control token in it is data."""
-        chat = isinstance(prompt, list) and isinstance(prompt[0], dict)
-        name = "messages" if chat else "prompt"
+    def encode(self, prompt: Any, name: str, tools: list[dict[str, Any]] | None) -> list[int]:
+        """Ids of one prompt; the text of a control token in it is data.
+
+        Args:
+            name: of the field that it comes from.
+        """
         if tools and not tag_ids(self.lm.tokenizer):
             raise ApiError(400, f"tools are not supported by {self.model!r}: its tokenizer has no token <tool_call>",
                            param="tools", code="unsupported_parameter")
         try:
-            if chat:
+            if name == ChatCompletionRequest.prompt_field:
                 return self.lm.tokenizer.apply_chat_template(prompt, tools=tools, add_generation_prompt=True)
             ids = encode_prompt(self.lm.tokenizer, prompt)
             if len(ids) < self.lm.config.max_position_embeddings:  # else the next check says more
@@ -166,18 +167,20 @@ class Service:
                     with_token_ids=bool(body.return_token_ids), with_seconds=bool(body.return_step_seconds),
                     with_usage=usage_too)
 
-    async def answer(self, http: HttpRequest, body: Request, job: Job, form: Answer) -> Response:
-        """Run the job and answer in one piece or as a stream."""
-        if body.stream_options is not None and not body.stream:
-            raise ApiError(400, "stream_options are not allowed without stream", param="stream_options",
-                           code="invalid_value")
+    async def answer(self, http: HttpRequest, request: type[Request], kind: type[Answer]) -> Response:
+        """Answer a request of one kind by an answer of another, in one piece or as a stream."""
+        body = parse(request, await self.body_of(http))
+        deadline = asyncio.get_running_loop().time() + self.limits.request_seconds
+        job = await run_in_threadpool(self.job, body)
+        form = self.form(kind, body)
         if self.thread.in_flight + len(job.params) > self.capacity:
             raise ApiError(429, f"{self.thread.in_flight} requests are in flight: at most {self.capacity} can be",
                            code="queue_full", headers={"Retry-After": "1"})
-        generation = Generation(job, self.lm.tokenizer, self.thread, self.metrics, self.limits)
-        await unless_gone(http, generation.start())
+        generation = Generation(job, self.lm.tokenizer, self.thread, self.metrics, self.limits, deadline)
+        if await unless_gone(http, generation.start()) is GONE:
+            return GONE
         if body.stream:
-            return EventStream(self.events(generation, form), generation.close)
+            return EventStream(self.events(generation, form), generation.close, deadline)
         return await unless_gone(http, self.collect(generation, form))
 
     async def collect(self, generation: Generation, form: Answer) -> JSONResponse:

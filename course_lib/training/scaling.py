@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.checkpoint import load
-from course_lib.command_line import Parser, UsageError
+from course_lib.command_line import Parser, UsageError, usage_errors
 from course_lib.config import require
 from course_lib.costs import parameter_count
 from course_lib.model import CausalLM
@@ -209,13 +209,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file that finished runs are added to "
                         "(default: the one in the package)")
     parser.add_argument("--list", action="store_true", help="print the runs and what is done, and train nothing")
+    parser.add_argument("--restart", action="store_true", help="start interrupted runs anew")
     args = parser.parse_args(argv)
-    done = {result.run: result for result in read_results(args.results)} if args.results.exists() else {}
+    with usage_errors():
+        done = {result.run: result for result in read_results(args.results)} if args.results.exists() else {}
     runs = chosen(args.only)
     if args.list:
         print("\n".join(listed(run, done.get(run.name)) for run in runs))
         return 0
-    finish([run for run in runs if run.name not in done], args.work, args.results)
+    finish([run for run in runs if run.name not in done], args.work, args.results, restart=args.restart)
     return 0
 
 
@@ -238,16 +240,24 @@ def listed(run: Run, result: ScalingResult | None) -> str:
     return f"{run.name:32} {run.role:9} {parameter_count(shape(run.size)).total:>10,} parameters  {state}"
 
 
-def finish(runs: Sequence[Run], work: Path, path: Path) -> None:
-    """Train these runs one after another; each adds its line to the file when it ends."""
+def finish(runs: Sequence[Run], work: Path, path: Path, *, restart: bool = False) -> None:
+    """Train these runs one after another; each adds its line to the file when it ends.
+
+    Args:
+        work: a folder for the state of each run.
+        path: of the file.
+        restart: forget the states of interrupted runs.
+    """
     if not runs:
         return
     work.mkdir(parents=True, exist_ok=True)
     text = training_text(max(run.steps for run in runs) * BATCH)
     for run in runs:
+        state = work / f"{run.name}.pt"
+        if restart:
+            start_anew(state, state.with_suffix(".jsonl"))
         print(f"{run.name}: {run.steps:,} steps", flush=True)
         result = train_run(run, work, text=text)
         append_log(path, asdict(result))
-        state = work / f"{run.name}.pt"
         start_anew(state, state.with_suffix(".jsonl"))
         print(f"{run.name}: loss {result.loss:.4f} +- {result.loss_error:.4f}, {result.seconds:,.0f} s", flush=True)

@@ -7,7 +7,7 @@ import torch
 
 from course_lib import SamplingParams, load
 from course_lib.analysis import lever_runs
-from course_lib.analysis.customers import CUSTOMERS, Customer, Limit, machines, score
+from course_lib.analysis.customers import CUSTOMERS, WANTED, Customer, Limit, customers_table, machines, score
 from course_lib.analysis.lever_runs import Bench, Timing, copied_bytes, laps, prompts
 from course_lib.analysis.lever_settings import Setting
 from course_lib.analysis.levers import BETTER, PLAIN, SETTINGS, Row, best, dollars_per_million, measure, pareto
@@ -240,3 +240,25 @@ def test_bytes_and_perplexity_alone_decide_what_the_phone_and_the_night_allow(be
 
 def test_every_customer_wants_something_that_is_measured():
     assert all(customer.objective in BETTER and customer.name == name for name, customer in CUSTOMERS.items())
+
+
+def test_the_table_of_customers_says_limits_and_wishes():
+    assert set(WANTED) == set(BETTER)
+    customer = Customer("c", "Who it is.", (Limit("gap_s", 4), Limit("capitals", 0.9)), "nbytes")
+    *heads, line = customers_table({"c": customer}).split("\n")
+    assert line == "| **c** | Who it is. | gap ≤ 4 · capitals ≥ 0.9 | least memory |"
+    assert [head.count("|") for head in heads] == [5, 5] and customers_table().count("\n") == 1 + len(CUSTOMERS)
+
+
+def test_a_deadline_asks_for_machines():
+    """100 million tokens in eight hours: more machines in the same ratio as a row is slower."""
+    nightly = CUSTOMERS["nightly"]
+    assert nightly.tokens_per_s * 8 * 3600 == pytest.approx(100e6)
+    assert [machines(nightly, row(tokens_per_s=n)) for n in (4000, 3472.3, 3472, 1000, 500)] == [1, 1, 2, 4, 7]
+
+
+def test_no_limit_is_finer_than_the_questions_can_tell():
+    """One of 24 answers is 0.042 of them, and chance."""
+    for customer in CUSTOMERS.values():
+        assert all(limit.times_plain <= 1 - 1 / 24 for limit in customer.limits
+                   if limit.column in ("capitals", "tool_calls"))

@@ -55,7 +55,11 @@ class Faulty(BaseHTTPRequestHandler):
         lines = [f"data: {json.dumps({'choices': [{'text': piece}]})}\n\n" for piece in text.split(" ")]
         if fault == "error":
             lines[1:] = ['data: {"error": {"message": "no more"}}\n\n']
-        if fault != "lost":
+        if fault == "cut":
+            lines[1:] = ['data: {"choices": [{"te']
+        if fault == "form":
+            lines[1:] = ['data: {"choices": [{"message": null}]}\n\n']
+        if fault not in ("lost", "cut"):
             lines.append("data: [DONE]\n\n")
         self.reply(200, "".join(lines).encode())
 
@@ -73,6 +77,7 @@ def faulty(fault, alone=None):
 
 
 @pytest.mark.parametrize("fault, part", [("status", "errors"), ("error", "errors"), ("lost", "lost"),
+                                         ("cut", "errors"), ("form", "errors"),
                                          ("mixed", "different"), ("", None)])
 def test_what_goes_wrong_is_counted(fault, part):
     with faulty(fault) as url:

@@ -10,7 +10,13 @@ import torch
 from course_lib.analysis import scaling_fit
 from course_lib.analysis.scaling_fit import bootstrap, fit, interval, objective, parameters, run_logs
 from course_lib.analysis.scaling_law import LAW_SOURCES, LAWS, ScalingLaw, break_even_tokens, total_flops
-from course_lib.analysis.training_cost import TRAININGS, implied_utilisation, training_cost
+from course_lib.analysis.training_cost import (
+    TOKENS_READ,
+    TOKENS_SOURCES,
+    TRAININGS,
+    implied_utilisation,
+    training_cost,
+)
 from course_lib.costs import LLAMA_3_8B, gpu_hours, parameter_count, serving_flops, training_flops
 from course_lib.published import PUBLISHED
 
@@ -279,6 +285,13 @@ def test_the_formulas_agree_with_what_is_stated_of_llama():
         assert name in PUBLISHED and 0.1 < implied_utilisation(name, facts) < 0.45, name
     order = [implied_utilisation(name, facts) for name, facts in TRAININGS.items()]
     assert order == sorted(order), "the larger the model, the better it used its GPUs"
+
+
+def test_models_read_ever_more_tokens_a_parameter_and_each_number_has_its_source():
+    shares = [tokens / parameter_count(PUBLISHED[name]).total for name, tokens in TOKENS_READ.items()]
+    assert shares == sorted(shares) and shares[0] < 2 and shares[-1] > 60_000
+    assert list(TOKENS_SOURCES) == list(TOKENS_READ) and all(TOKENS_SOURCES.values())
+    assert TOKENS_READ["Llama-3-8B"] == TRAININGS["Llama-3-8B"].tokens
 
 
 def test_the_embedding_and_the_scores_are_a_few_percent_of_a_large_model():

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.agent import loop
+from course_lib.agent import Run, RunStep, loop
 from course_lib.analysis.injection import ATTACKS, LOOPS, NaiveModel, trials
-from course_lib.analysis.mask_cost import forced, mask_seconds, places_along
+from course_lib.analysis.mask_cost import forced, mask_milliseconds, mask_seconds, places_along
 from course_lib.analysis.tool_use import (
     GREEDY,
     TOOLS,
@@ -27,10 +27,11 @@ from course_lib.analysis.tool_use import (
 )
 from course_lib.chat_models import LocalModel
 from course_lib.checkpoint import load
-from course_lib.config import StructuredOutputsParams
+from course_lib.config import SamplingParams, StructuredOutputsParams
 from course_lib.grammar import grammar_for
+from course_lib.tool_calls import BadCall, ToolCall
 from course_lib.tool_messages import call_tag
-from course_lib.tools import by_name, dictionary_tool
+from course_lib.tools import ToolResult, by_name, dictionary_tool
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +62,9 @@ def test_problems_out_of_range(wrong):
 
 
 @pytest.mark.parametrize("written, error", [
-    ("123 + 456", "none"), ("123 + 46", "digits lost"), ("123 + 4567", "digits added"), ("123 + 465", "digits changed"),
-    ("12 + 4567", "digits lost"), ("123 * 456", "another form"), ("123+456", "another form"), ("", "another form"),
-    (None, "no call")])
+    ("123 + 456", "copied well"), ("123 + 46", "digits lost"), ("123 + 4567", "digits added"),
+    ("123 + 465", "digits changed"), ("12 + 4567", "digits lost"),
+    ("123 * 456", "another form"), ("123+456", "another form"), ("", "another form"), (None, "no valid call")])
 def test_copying_errors_are_named(written, error):
     assert copy_error("123 + 456", written) == error
 
@@ -76,6 +77,20 @@ def test_an_answer_is_right_if_its_last_number_is(lm):
     assert one.called and one.copied and one.tokens == one.passes == sum(step.tokens for step in run.steps)
 
 
+def test_the_first_call_and_what_was_said_to_it_are_kept(lm):
+    good, bad = ToolCall("calculator", {"expression": "12 - 3"}), BadCall("not closed", ' {"name": "calc')
+    told = [RunStep({}, call=call, result=ToolResult(result)) for call, result in ((bad, "error: no"), (good, "9"))]
+
+    def kept(*steps):
+        one = attempt(Problem(12, "-", 3), Run((), (*steps, RunStep({"content": "9"})), "stop"))
+        return one.call, one.result, one.copied, one.copy_error
+
+    assert kept(told[1]) == ("12 - 3", "9", True, "copied well")
+    assert kept(*told) == ('{"name": "calc', "error: no", True, "copied well"), "the second one could be read"
+    assert kept(told[0]) == ('{"name": "calc', "error: no", False, "no valid call")
+    assert kept() == ("", "", False, "no valid call")
+
+
 # --- the measurement ----------------------------------------------------------------------------
 
 
@@ -85,7 +100,7 @@ def test_the_cliff_is_where_training_ended(lm):
     short, long = (with_calculator(lm, problems("+", digits, 10)) for digits in (4, 7))
     assert counts(short)["right"] >= 9 and counts(short)["copied"] >= 9
     assert counts(long)["right"] <= 1 and counts(long)["called"] >= 5
-    assert counts(short)["tokens"] > 40 and copy_errors(long)["none"] <= 1
+    assert counts(short)["tokens"] > 40 and copy_errors(long)["copied well"] <= 1
 
 
 def test_without_its_calculator_it_declines_and_cannot_guess(lm):
@@ -175,6 +190,18 @@ def test_most_of_a_call_is_forced_but_few_of_its_tokens(lm):
     assert count.forced_symbols > 0.8 * count.symbols and count.forced_tokens < 0.4 * count.tokens
     cold, again = mask_seconds(call_tag(tools), lm.tokenizer, ids, [close, 4091])
     assert len(cold) == len(again) == len(ids) and median(again) < median(cold) / 3  # measured: 1 to 25
+
+
+def test_the_mask_that_is_given_is_timed_at_every_token_of_the_text(lm):
+    choice, seen = StructuredOutputsParams(choice=["yes", "no"]), []
+    params = SamplingParams(temperature=0, max_tokens=8, structured_outputs=choice)
+    ms = mask_milliseconds(lm, lm.tokenizer.encode("Yes or no?"), params, lambda *given: seen.append(given), [b"yes"])
+    assert list(ms) == ["your allowed", "tree, a new state", "tree, a known state", "model and mask"]
+    assert all(value > 0 for value in ms.values())
+    automaton, places, vocabulary = seen[0]
+    assert places == automaton.start and vocabulary == [b"yes"] and len(seen) >= 2  # a word, and its end
+    with pytest.raises(ValueError, match="structured_outputs"):
+        mask_milliseconds(lm, [1], SamplingParams(), lambda *given: [], [])
 
 
 # --- hidden instructions ------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """What is kept of an answer that passed: its text with all that it needs, in a file that two kernels share."""
 
+import importlib.metadata
 import json
 import linecache
 import os
@@ -139,6 +140,26 @@ def test_what_cannot_be_written_down_is_named(before, expression, words):
     assert found.problem.startswith(words) and found.source == ""
     with pytest.raises(CannotBeWritten, match=words.split(",")[0]):
         load_answer(find("01.2"), found, exercises.explain)
+
+
+ODD = "class Odd:\n    def __getattr__(self, name):\n        raise RuntimeError(name)\nodd = Odd()"
+
+
+@pytest.mark.parametrize("before", [ODD, "odd = []\nodd.append(odd)"])
+def test_a_global_that_breaks_when_it_is_looked_at_breaks_no_cell(before, capsys):
+    body = MERGE.replace("    # my way of doing it", "    assert odd is not None")
+    cell(f"{before}\n{body}")
+    assert "is right" in capsys.readouterr().out and kept()["01.2"].problem.startswith("its text cannot be had: R")
+
+
+def test_an_answer_is_kept_where_the_course_is_not_installed(monkeypatch, own_file):
+    """As in a folder of the repository that Python only finds."""
+    def none(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", none)
+    cell(MERGE)
+    assert kept()["01.2"].course_version == "unknown"
 
 
 def test_an_answer_without_a_text_does_not_take_the_place_of_one_with_a_text():

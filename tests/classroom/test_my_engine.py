@@ -1,8 +1,10 @@
 """The engine of the reader's answers: typed in a kernel, kept, loaded in another process, and the same engine still."""
 
+import ast
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -457,8 +459,29 @@ def test_chat_goes_on_with_the_conversation(tmp_path, capsys, monkeypatch):
     assert second == generate(load("pocket-draft"), talk, SamplingParams(temperature=0, max_tokens=200)).text
 
 
+def test_in_a_chat_a_part_that_fails_is_told_and_replaced(tmp_path, capsys, monkeypatch):
+    left = [3]
+
+    def lookup(weight, ids):
+        left[0] -= 1
+        if left[0] == 0:
+            raise ArithmeticError("tired")
+        return weight[ids]
+
+    lm = load("pocket-draft")
+    monkeypatch.setattr(my_engine_command, "make", lambda options: assemble(lm, {"02.1": lookup}))
+    lines = iter(["What is rain?", "What is snow?", ""])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
+    assert my_engine_command.main(["chat"]) == 0
+    out = capsys.readouterr().out
+    prompt = [{"role": "user", "content": "What is snow?"}]
+    expected = generate(lm, prompt, SamplingParams(temperature=0, max_tokens=200)).text
+    assert "your lookup (02.1) raised ArithmeticError: tired; from now on" in out and out.endswith(f"\n{expected}\n")
+
+
 @pytest.mark.parametrize("arguments, words", [
-    (["--bits", "9"], "from 2 to 8"), (["list", "--model", "/nope"], "no model in /nope"),
+    (["ask", "--model", "pocket-draft", "a b " * 2000], "tokens"), (["--bits", "9"], "from 2 to 8"),
+    (["list", "--model", "/nope"], "no model in /nope"),
     (["list", "--bits", "4", "--group-size", "7", "--model", "pocket-draft"], "group"), (["fly"], "'fly'"),
     (["serve", "--host", "0.0.0.0", "--model", "pocket-draft"], "key"), (["ask"], "question")])
 def test_wrong_use_is_one_line(arguments, words, tmp_path, monkeypatch, capsys):
@@ -495,6 +518,32 @@ def test_rename_touches_names_alone():
     assert rename("import f", {"f": "h"}) == "import f as h"
     assert rename("from a import b as f", {"f": "h"}) == "from a import b as h"
     assert Written("f", code, {}).source == code
+
+
+@pytest.mark.parametrize("name", ["my llm.py", 'a"""b.py', "x\\N.py", "it's.py", '"'])
+def test_a_file_of_any_name_says_how_it_is_run(name):
+    text = export_text({}, name, "0")
+    told = next(line for line in ast.get_docstring(ast.parse(text)).splitlines() if line.lstrip().startswith("python "))
+    assert shlex.split(told) == ["python", name, "What is gravity?"]
+
+
+def test_a_file_may_be_read_by_whom_any_new_file_may_be(tmp_path):
+    (tmp_path / "other").write_text("")
+    write_file(tmp_path / "a.py", "one")
+    assert (tmp_path / "a.py").stat().st_mode == (tmp_path / "other").stat().st_mode
+    (tmp_path / "a.py").chmod(0o640)
+    write_file(tmp_path / "a.py", "two", force=True)
+    assert (tmp_path / "a.py").stat().st_mode & 0o777 == 0o640 and (tmp_path / "a.py").read_text() == "two"
+
+
+def test_a_file_is_written_where_there_are_no_links(tmp_path, monkeypatch):
+    """As on a memory stick."""
+    def refuse(*_):
+        raise PermissionError("Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    write_file(tmp_path / "a.py", "one")
+    assert (tmp_path / "a.py").read_text() == "one"
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):

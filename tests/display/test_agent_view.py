@@ -15,7 +15,7 @@ from course_lib.classroom.answers import answer
 from course_lib.display import agent_record
 from course_lib.display.agent_record import ADDED, MAX_RUNS, Recorder, Setting, recorded, with_functions
 from course_lib.display.agent_still import agent_drawing
-from course_lib.display.agent_view import agent_html, agent_summary, agent_view, common, settings_line
+from course_lib.display.agent_view import agent_html, agent_summary, agent_view, common, still_line
 from course_lib.display.agent_widget import EXAMPLES, agent_widget
 from course_lib.tools import CALCULATOR, dictionary_tool
 
@@ -226,6 +226,15 @@ def test_the_still_has_a_square_for_each_token(lm, settings):
     assert ("and 4 messages more" in words(drawing)) == (len(view.entries) == 12)
 
 
+def test_the_still_says_what_each_turn_cost_and_where_the_system_message_is(lm):
+    assert "34 tokens, with the system message" in words(agent_drawing(shown(lm)))
+    assert "with the system message" not in "".join(words(agent_drawing(shown(lm, tools=()))))
+    assert still_line(shown(lm)) == ("In 2 turns the model reads 37 + 81 tokens and writes 29 + 18. "
+                                     "Tools: calculator, dictionary.")
+    alone = still_line(shown(lm, tools=(), grammar=True))
+    assert alone.startswith("In 1 turn the model reads ") and alone.endswith("Tools: none. The grammar mask is on.")
+
+
 # --- the panel ----------------------------------------------------------------------------------
 
 def test_knobs_change_what_they_say(lm, monkeypatch):
@@ -329,7 +338,7 @@ def test_an_empty_question_is_refused_and_the_picture_stays(lm):
 def test_what_is_saved_is_a_picture_of_the_first_setting_without_times(lm):
     panel = agent_widget(lm, run_loop)
     first = picture_of(panel)
-    assert "1234 plus 5678 is 6912." in still_of(panel) and settings_line(Setting()) in first
+    assert "1234 plus 5678 is 6912." in still_of(panel) and still_line(shown(lm)) in first
     panel.question.value = "What is gravity?"
     assert picture_of(panel) == first == picture_of(agent_widget(lm, run_loop))
     assert not re.search(r"\d (ms|µs|s)\b", first)

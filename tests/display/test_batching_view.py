@@ -20,6 +20,7 @@ from course_lib.display.batching_view import (
     SPREADS,
     Setting,
     again,
+    batching_finding,
     batching_summary,
     batching_view,
     idle,
@@ -112,6 +113,17 @@ def test_the_summary_says_what_is_shown():
     assert "0.2 a pass" in counted and " ms" not in counted and "tokens a pass" in counted
 
 
+@EACH
+def test_the_finding_is_true_of_the_readers(settings):
+    view = view_of(**settings)
+    setting, said = view.setting, batching_finding(view)
+    waits = sorted(reader.waiting_s for reader in view.run.served.readers)
+    half, late = (setting.time(waits[rank - 1]) + ("" if setting.cost else " passes") for rank in (50, 99))
+    assert f"half of them wait {half} or less for one, and one in a hundred more than {late}." in said
+    assert said.startswith(f"{REQUESTS} requests, ") and len(said) < 200
+    assert ("all at once" in said) == math.isinf(setting.rate)
+
+
 # --- the time line ------------------------------------------------------------------------------
 
 @EACH
@@ -195,6 +207,8 @@ def test_the_still_is_the_same_time_line(settings):
     drawing = check(lambda: batching_drawing(view))
     assert drawing.description == batching_summary(view)
     assert {f"slot {i + 1}" for i in range(view.setting.slots)} <= set(words(drawing)) and hatched(drawing)
+    most = max([level.waiting for level in shown(view, 0.0)[1]], default=0)
+    assert {f"at most {most}", f"all {view.setting.pages}"} <= set(words(drawing))
 
 
 # --- settings and functions that are wrong ------------------------------------------------------
@@ -303,6 +317,7 @@ def test_what_is_saved_is_a_picture_of_the_first_setting():
     panel = batching_widget(grow, admit)
     first = picture_of(panel)
     assert "waiting 2.14 ms and 62.9 ms" in still_of(panel)
+    assert "half of them wait 2.14 ms or less for one, and one in a hundred more than 62.9 ms." in picture_of(panel)
     panel.policy.value = "static"
     assert picture_of(panel) == first
 

@@ -201,14 +201,33 @@ def test_no_name_covers_a_point_or_the_line_of_another(customer):
                 assert not any(within(name.area, point) for point in between(other, meets(other, its.area)))
 
 
+def test_no_line_runs_through_a_name():
+    """The front and the limits are drawn before the ground of the names, and the points after it."""
+    view = view_of()
+    drawing = still(view)
+    names = {(area.left, area.top) for area in (name.area for name in
+             Chart.of(view.rows, view.front, "gap_s", "dollars_per_million", chosen=view.chosen.name,
+                      bounds={"gap_s": 4 * PLAIN.gap_s}).names.values())}
+    grounds = [part for part in drawing.parts if part.startswith("<rect") and "f-paper" in part]
+    assert len(grounds) == len(names) == len(ROWS)
+    first, last = (drawing.parts.index(grounds[i]) for i in (0, -1))
+    assert last - first == len(grounds) - 1
+    through = [i for i, part in enumerate(drawing.parts) if part.startswith("<path")
+               and ("stroke-dasharray" in part or "s-query" in part)]
+    assert through and max(through) < first
+    assert min(i for i, part in enumerate(drawing.parts) if part.startswith("<circle")) > last
+
+
 def test_settings_at_one_place_share_a_spot():
     twin = row(Setting("int8"), 200, 40, 4, 40)
     rows = (*ROWS, twin, row(Setting("bfloat16"), 200, 40, 4, 40))
     chart = Chart.of(rows, [], "gap_s", "dollars_per_million")
-    assert [name.text for name in chart.names.values() if "plain" in name.text] == ["plain and 2 more"]
+    assert [name.lines for name in chart.names.values() if "plain" in name.lines] == [("plain", "and 2 more")]
     chosen = Chart.of(rows, [], "gap_s", "dollars_per_million", chosen="int8")
-    assert [name.text for name in chosen.names.values() if name.bold] == ["int8 and 2 more"]
-    assert "plain = int8" in words(levers_drawing((*ROWS, twin), []))
+    assert [name.lines for name in chosen.names.values() if name.bold] == [("int8", "and 2 more")]
+    drawing = check(lambda: levers_drawing((*ROWS, twin), []))
+    areas = dict(drawing.texts)
+    assert areas["plain"].left == areas["int8"].left and 0 < areas["int8"].top - areas["plain"].bottom < 10
 
 
 def test_columns_without_a_spread_are_drawn():
@@ -376,5 +395,7 @@ def test_what_is_saved_is_a_picture_of_the_first_setting():
     panel = levers_widget(ROWS, levers.pareto, choose)
     first = picture_of(panel)
     assert still_of(panel) == levers_summary(view_of())
+    caption = first.split("<figcaption>")[1]
+    assert caption.startswith(f"Customer: chat. {verdict(view_of())}") and "Limits" not in caption
     panel.customer.value = "phone"
     assert picture_of(panel) == first == picture_of(levers_widget(ROWS, levers.pareto, choose))

@@ -1,5 +1,6 @@
 """Figures of notebook 15: every run is a point, a law begins where its fit does, and words say what is drawn."""
 
+import numpy as np
 import pytest
 
 from course_lib.analysis.scaling_law import ScalingLaw
@@ -43,7 +44,7 @@ def test_a_valley_is_the_law_at_one_price_and_the_runs():
     runs = [run for run in results() if run.tokens > 3e6][:3]
     figure = scaling_figures.valley(LAW, 1e13, runs, 3e5)
     curve, dots = (next(line for line in figure.axes[0].lines if len(line.get_xdata()) == n) for n in (60, 3))
-    N = curve.get_xdata()
+    N = 1e3 * np.array(curve.get_xdata())
     assert curve.get_ydata() == pytest.approx([LAW.loss(size, 1e13 / 6 / size) for size in N])
     assert list(dots.get_ydata()) == pytest.approx([run.loss for run in runs])
     assert N[0] < min(run.parameters for run in runs) and N[-1] > max(run.parameters for run in runs)

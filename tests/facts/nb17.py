@@ -1,12 +1,34 @@
 """Numbers in the prose of notebook 17 that none of its cells prints."""
 
+from inspect import signature
 from itertools import takewhile
 
 from course_lib import load
-from course_lib.analysis.lever_runs import prompts
+from course_lib.analysis.customers import CUSTOMERS
+from course_lib.analysis.lever_runs import NEW_TOKENS, Bench, prompts
+from course_lib.analysis.lever_settings import Setting
+from course_lib.analysis.levers import measure
 from course_lib.analysis.other_engines import scale_out
 from course_lib.analysis.roofline import MACHINES
 from course_lib.costs import LLAMA_3_8B, LLAMA_3_70B, weight_bytes
+from course_lib.paging import BlockManager
+from course_lib.scheduler import Scheduler
+
+
+def reading_passes(asked, **options):
+    """Passes that read prompts, where one request comes alone and all others together when it has been answered."""
+    blocks = BlockManager(32 * 64, 16, **options)
+    scheduler, reading = Scheduler(blocks, max_num_seqs=32), []
+    for group in (asked[:1], asked[1:]):
+        for i, ids in enumerate(group):
+            scheduler.add(str(i), ids, max_tokens=NEW_TOKENS)
+        reading.append(0)
+        while scheduler.has_unfinished():
+            batch = scheduler.schedule()
+            reading[-1] += any(work.num_tokens > 1 for work in batch.work)
+            scheduler.update(batch, [0 for work in batch.work if work.gets_token])
+    return reading[-1]
+
 
 ASKED = prompts(load("pocket"), 33)
 USERS, TOKENS, EVERY_S, PRICE, CARD = 10_000, 100, 300, 0.20, 2.50  # of pencil 17.1
@@ -16,11 +38,24 @@ ONE_CARD = 20_659  # tokens a second, of notebook 14
 CUT, COPIES = scale_out(LLAMA_3_8B, MACHINES["H100 SXM"], 8, readers=8, context=2000)  # of pencil 17.2
 EXCHANGES_S = 2 * 32 * 10e-6
 
+BENCH = Bench(load("pocket"))
+HELD = {name: sum(BENCH.held_bytes(Setting(name))) for name in ("float32", "int8", "int4")}
+NIGHT = CUSTOMERS["nightly"].tokens_per_s
+QUESTIONS = signature(measure).parameters["questions"].default
+
 COMPUTED = {
     "203 tokens": sum(map(len, ASKED)) / len(ASKED),
-    "first 188": len([*takewhile(lambda column: len(set(column)) == 1, zip(*ASKED))]),
-    "gets 9.6 MB": 0.27 * 35.7,
-    "into 9.6 MB": 0.27 * 35.7,
+    "188 of its": len([*takewhile(lambda column: len(set(column)) == 1, zip(*ASKED))]),
+    "takes 14 of": reading_passes(ASKED, enable_prefix_caching=False),
+    "it takes 2": reading_passes(ASKED, enable_prefix_caching=True),
+    "24 tokens": NEW_TOKENS,
+    "24 capitals": QUESTIONS,
+    "24 tool calls": QUESTIONS,
+    "of 24 is chance": QUESTIONS,
+    "need 0.29": HELD["int4"] / HELD["float32"],
+    "int8 weights 0.36": HELD["int8"] / HELD["float32"],
+    "100 million tokens": NIGHT * 8 * 3600 / 1e6,
+    "3,472 a second": NIGHT,
     "141 GB": weight_bytes(LLAMA_3_70B) / 1e9,
     # pencil 17.1
     "3,333 tokens": WANTED,

@@ -247,26 +247,36 @@ def break_even_from_two_bills(small, large):
 # 15.5 diagnosis
 
 
-@mutant("15.5", "agrees with the held-out loss")
-def diagnosis_other_text():
-    return "other text"
+@mutant("15.5", "nothing but chance")
+def diagnosis_seeds_clear_the_text():
+    return {"A": "other text", "B": "too noisy", "C": "text seen before"}
 
 
-@mutant("15.5", "three seeds")
-def diagnosis_noise():
-    return "too noisy"
+@mutant("15.5", "different texts")
+def diagnosis_ends_clear_the_rate():
+    return {"A": "too noisy", "B": "rate still high", "C": "text seen before"}
 
 
-@mutant("15.5", "reads its text once")
-def diagnosis_seen_before():
-    return "text seen before"
+@mutant("15.5", "lower, and not higher")
+def diagnosis_height_clears_the_rate():
+    return {"A": "too noisy", "B": "other text", "C": "rate still high"}
 
 
-@mutant("15.5", "name the reason")
+@mutant("15.5", "as the list above does")
 def diagnosis_in_own_words():
-    return "the learning rate has not fallen"
+    return {"A": "noise", "B": "other text", "C": "text seen before"}
+
+
+@mutant("15.5", "for each fact the suspect")
+def diagnosis_of_the_culprit_alone():
+    return "rate still high"
+
+
+@mutant("15.5", "with the letters A, B, C as keys")
+def diagnosis_by_suspect():
+    return {"too noisy": "A", "other text": "B", "text seen before": "C"}
 
 
 @variant("15.5")
-def diagnosis_right():
-    return "rate still" + " high"
+def diagnosis_pair_by_pair():
+    return dict(zip("CBA", ("text seen before", "other text", "too noisy")))

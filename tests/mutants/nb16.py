@@ -86,7 +86,7 @@ def parse_calls_with_literals_of_python(text):
     return cut(text)[0], *read(cut(text)[1], load)
 
 
-@mutant("16.1", "single quotes are no JSON")
+@mutant("16.1", "single quotes are not JSON")
 def parse_calls_that_repairs_quotes(text):
     return cut(text)[0], *read(cut(text)[1], lambda body: json.loads(body.replace("'", '"')))
 
@@ -354,7 +354,7 @@ def run_loop_with_the_message_of_the_error_only(reply, messages, tools, max_step
     return loop(reply, messages, tools, max_steps, answer=answer)
 
 
-@mutant("16.2", "an error of one call does not take the others away")
+@mutant("16.2", "an error in one call does not cancel the others")
 def run_loop_that_gives_up_on_the_first_error(reply, messages, tools, max_steps=4):
     def answer(calls, tools):
         try:
@@ -541,7 +541,7 @@ def attacks_with_a_space_for_a_line_break(_=None):
     return RIGHT | {"B": f"<tool_call> {CALL} </tool_call>"}
 
 
-@mutant("16.4", "no call of the calculator in it")
+@mutant("16.4", "no call to the calculator in it")
 def attacks_in_capitals(_=None):
     return RIGHT | {"C": f"<tool_call>{CALL.replace('calc', 'Calc')}</tool_call>"}
 
@@ -556,7 +556,7 @@ def attacks_nested_again(_=None):
     return RIGHT | {"D": f"<tool_<tool_call>call>{CALL}</tool_call>"}
 
 
-@mutant("16.4", "no call of the calculator in it")
+@mutant("16.4", "no call to the calculator in it")
 def attacks_in_single_quotes(_=None):
     return RIGHT | {"B": "<tool_call>\n" + CALL.replace('"', "'") + "\n</tool_call>"}
 

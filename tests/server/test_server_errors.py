@@ -1,16 +1,21 @@
 """Wrong requests: the status, and an object that names the parameter, the value and what is allowed."""
 
 import json
+import sys
+import threading
 import weakref
 from functools import partial
 
 import openai
 import pytest
-from conftest import Panic, chat_body, client_of
+from conftest import HeldEngine, Panic, chat_body, client_of
 from wire import Wire, ask, events, until
 
 from course_lib.engine import Engine
-from course_lib.server import Limits, engine_thread, serve_in_background
+from course_lib.server import Limits, chat_requests, engine_thread, serve_in_background
+from course_lib.server.chat_requests import ChatCompletionRequest
+from course_lib.server.errors import ApiError
+from course_lib.server.requests import parse
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 USER = {"role": "user", "content": "Hi"}
@@ -75,12 +80,17 @@ def test_a_setting_out_of_its_range(server, path, field, value, status, words):
     ({"messages": [USER, {"role": "assistant", "tool_calls": [
         CALL | {"function": {"name": "f", "arguments": "{"}}]}]}, 400, "messages",
      ["messages[1].tool_calls", "no JSON"]),
+    ({"messages": [USER, {"role": "assistant", "tool_calls": [
+        CALL | {"function": {"name": "f", "arguments": "[" * 100_000}}]}]}, 400, "messages",
+     ["messages[1].tool_calls", "nested too deeply"]),
     ({"messages": [USER | {"audio": "x"}]}, 400, "messages[0].audio", ["messages[0].audio", "not supported"]),
     ({"top_logprobs": 2}, 400, "top_logprobs", ["top_logprobs = 2", "logprobs is true"]),
     ({"logprobs": True, "top_logprobs": 21}, 400, "top_logprobs", ["top_logprobs = 21", "[0, 20]"]),
     ({"logprobs": True, "top_logprobs": -1}, 400, "top_logprobs", ["top_logprobs = -1", "[0, 20]"]),
     ({"logprobs": 2}, 422, "logprobs", ["logprobs = 2", "boolean"]),
-    ({"max_completion_tokens": 2000}, 400, "max_tokens", ["max_tokens = 2000", "in [1, "]),
+    ({"max_completion_tokens": 2000}, 400, "max_completion_tokens", ["max_completion_tokens = 2000", "in [1, "]),
+    ({"max_completion_tokens": 0}, 400, "max_completion_tokens", ["max_completion_tokens = 0", ">= 1"]),
+    ({"messages": [USER | {"content": "a b" * 2000}]}, 400, "messages", ["tokens", "at most 1023"]),
     ({"tools": [{"type": "function", "function": {"name": "two words"}}]}, 422, "tools[0].function.name",
      ["'two words'", "pattern"]),
     ({"tools": [{"type": "retrieval"}]}, 422, "tools[0].type", ["'retrieval'", "'function'"]),
@@ -89,11 +99,20 @@ def test_a_setting_out_of_its_range(server, path, field, value, status, words):
     ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}}, 400, "tool_choice",
      ["tool_choice = 'g'", "one of f"]),
     ({"response_format": {"type": "xml"}}, 422, "response_format.type", ["'xml'", "'json_schema'"]),
+    ({"response_format": {"type": "json_object"}}, 422, "response_format.type", ["'json_object'", "'json_schema'"]),
     ({"response_format": {"type": "json_schema"}}, 400, "response_format", ["json_schema"]),
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "date"}}}}, 400,
+     "response_format", ["schema.type = 'date'"]),
+    ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"x": {"type": "date"}}}}}],
+      "tool_choice": "required"}, 400, "tool_choice", ["properties.x.type = 'date'"]),
     ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, 400, "structured_outputs", ["exactly one"]),
     ({"structured_outputs": {"regex": "("}}, 400, "structured_outputs", []),
-    ({"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}}, 400, "structured_outputs",
-     ["once"]),
+    ({"structured_outputs": {"json": '{"const": NaN}'}}, 400, "structured_outputs", ["json", "not JSON compliant"]),
+    ({"structured_outputs": {"structural_tag": {"format": {"type": "const_string", "value": 5}}}}, 400,
+     "structured_outputs", ["structural_tag.format.value = 5", "a string"]),
+    ({"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_schema", "json_schema": {
+        "name": "a", "schema": {"type": "null"}}}}, 400, "structured_outputs",
+     ["structured_outputs and response_format", "said in one field"]),
     ({"structured_outputs": {"regex": "(" * 30_000}}, 400, "structured_outputs", ["characters", "at most 20000"]),
     ({"structured_outputs": {"regex": "a"}, "ignore_eos": True}, 400, "ignore_eos", ["ignore_eos = True", "false"]),
     ({"logit_bias": {"5": 1}}, 400, "logit_bias", ["logit_bias = {'5': 1}", "not supported"]),
@@ -126,6 +145,26 @@ def test_a_conversation_that_is_none(server, more, status, param, words):
 ])
 def test_a_completion_that_is_none(server, more, status, words):
     refused(server, TEXT, {"model": "pocket-draft", "prompt": "The cat", **more}, status, next(iter(more)), *words)
+
+
+def test_one_mistake_of_many_is_looked_for():
+    """A body may hold a third of a million, and the event loop would wait while all are described."""
+    many = {"messages": [{}] * 1000, "tools": [{}] * 1000, "stop": [3] * 1000, "stop_token_ids": ["a"] * 1000}
+    with pytest.raises(ApiError) as caught:
+        parse(ChatCompletionRequest, json.dumps({"model": "m", **many}).encode())
+    assert caught.value.__cause__.error_count() < 10 and caught.value.param == "stop[0]"
+
+
+def test_the_event_loop_reads_no_arguments_of_calls(server, monkeypatch):
+    seen = []
+
+    def for_template(messages):
+        seen.append(threading.current_thread().name)
+        return messages
+
+    monkeypatch.setattr(chat_requests, "for_template", for_template)
+    assert ask(server, "POST", CHAT, chat_body(max_tokens=1)).status == 200
+    assert seen and "server" not in seen
 
 
 def test_what_is_missing(server):
@@ -304,6 +343,7 @@ def test_beyond_this_machine_only_with_a_key(draft, host):
 
 @pytest.mark.parametrize("host, status", [
     ("127.0.0.1", 200), ("localhost:8000", 200), ("[::1]:80", 200), ("LOCALHOST", 200), ("attacker.example", 403),
+    ("127.0.1.1:8000", 200), ("192.0.2.1", 403), ("[2001:db8::1]", 403), ("0.0.0.0", 403),
     ("attacker.example:8000", 403), ("127.0.0.1.attacker.example", 403), ("localhost.attacker.example", 403),
     ("", 403), ("[::1", 200), ("127.0.0.1@attacker.example", 403)])
 def test_a_name_that_points_here_but_is_not_ours(server, host, status):
@@ -317,6 +357,14 @@ def test_a_page_of_another_site_cannot_send_a_request(server, kind):
     assert ask(server, "POST", CHAT, chat_body(max_tokens=1), Content_Type=kind).status == 415
     answer = ask(server, "OPTIONS", CHAT, Origin="https://example.com", Access_Control_Request_Method="POST")
     assert answer.status == 405 and not [name for name in answer.headers if name.startswith("access-control")]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere 127.0.0.1 is the only one at first")
+def test_any_address_of_this_machine_alone_may_be_listened_on(draft):
+    """Linux has sixteen million of them; on Debian a machine's own name is one."""
+    with serve_in_background(draft, host="127.0.0.2") as server, openai.OpenAI(
+            base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+        assert client.models.list().data
 
 
 # --- when the engine fails -------------------------------------------------------------------------
@@ -378,6 +426,45 @@ def test_a_request_that_cannot_go_on_ends_alone(draft, caplog, thread_of):
         assert json.loads(event)["error"]["code"] == "request_error" and done == b"[DONE]"
         assert thread_of(server).failures == 0 and thread_of(server).in_flight == 0
         assert not thread_of(server).tickets and "out of words" in caplog.text
+
+
+def test_a_request_behind_one_that_breaks_the_engine_is_served_by_the_next(draft, caplog, thread_of):
+    made = []
+
+    class Breaks(HeldEngine):
+        def add_request(self, request_id, prompt_ids, params):
+            if params.seed == 13:
+                raise RuntimeError("broken")
+            super().add_request(request_id, prompt_ids, params)
+
+    def make():
+        made.append((Engine if made else Breaks)(draft))
+        return made[-1]
+
+    with serve_in_background(draft, engine=make) as server, Wire(server) as first, Wire(server) as bad, \
+            Wire(server) as good:
+        first.send("POST", CHAT, chat_body(max_tokens=2))
+        until(lambda: made[0].begun == 1)  # which now waits, so that both of the others are in the queue
+        bad.send("POST", CHAT, chat_body(max_tokens=2, seed=13))
+        until(lambda: thread_of(server).in_flight == 2)
+        good.send("POST", CHAT, chat_body(max_tokens=2))
+        until(lambda: thread_of(server).in_flight == 3)
+        made[0].let(1)
+        assert [wire.response().status for wire in (first, bad, good)] == [500, 500, 200]
+        assert thread_of(server).failures == 1 and thread_of(server).in_flight == 0
+        made.clear()
+
+
+def test_a_pattern_that_would_keep_the_engine_busy_ends_alone(server, thread_of, caplog):
+    pattern = "(" + "".join(f"{letter}?" for letter in "abcdefghijklmnopqrstuvwxyz ") + "){100}"
+    with Wire(server) as bad, Wire(server) as good:
+        bad.send("POST", CHAT, chat_body(max_tokens=5, structured_outputs={"regex": pattern}))
+        good.send("POST", CHAT, chat_body(max_tokens=5))
+        refusal = bad.response()
+        assert good.response().status == 200
+    error = refusal.json()["error"]
+    assert (refusal.status, error["code"]) == (500, "request_error") and "too ambiguous" in error["message"]
+    assert thread_of(server).failures == 0 and thread_of(server).in_flight == 0
 
 
 def test_the_failed_engine_is_gone_before_the_fresh_one_is_made(draft, monkeypatch):

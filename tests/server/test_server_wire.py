@@ -3,11 +3,12 @@
 import asyncio
 import json
 
+import pytest
 from conftest import chat_body
 from tiny_lm import scrambled_lm
 from wire import Wire, ask, events, until
 
-from course_lib.server import Limits, serve_in_background
+from course_lib.server import Limits, sending, serve_in_background
 from course_lib.server.sending import EventStream
 
 CHAT = ("POST", "/v1/chat/completions")
@@ -109,14 +110,15 @@ def test_so_does_one_that_waits_for_the_whole_answer(held, thread_of):
         leaves_within_a_pass(server, engine, thread, wire.close)
 
 
-def test_so_does_one_that_has_not_been_taken_yet(held, thread_of):
+@pytest.mark.parametrize("stream", [False, True])
+def test_so_does_one_that_has_not_been_taken_yet(held, thread_of, stream, caplog):
     with held(enable_prefix_caching=False) as (server, engine):
         thread = thread_of(server)
         with Wire(server) as first:
             first.send(*CHAT, chat_body(max_tokens=3, stream=True))
             until(lambda: engine.begun == 1)  # which now waits, so that no command is obeyed
             second = Wire(server)
-            second.send(*CHAT, chat_body(max_tokens=3, stream=True))
+            second.send(*CHAT, chat_body(max_tokens=3, stream=stream))
             until(lambda: thread.in_flight == 2)
             second.close()
             until(lambda: thread.in_flight == 1)
@@ -124,6 +126,7 @@ def test_so_does_one_that_has_not_been_taken_yet(held, thread_of):
             assert first.response().status == 200
         until(lambda: thread.in_flight == 0)
         until(lambda: thread.stats.blocks_used == 0)
+    assert not caplog.records, "nobody has made a mistake"
 
 
 def test_a_cancelled_stream_of_the_client_frees_its_slot(held, thread_of):
@@ -168,6 +171,25 @@ def test_one_that_leaves_before_the_first_event_is_closed_as_well():
     stream = EventStream(numbers(), lambda: closed.append(True))
     asyncio.run(stream({"type": "http", "asgi": {"spec_version": "2.3"}}, gone, stuck))
     assert closed == [True] and begun == []
+
+
+def test_one_that_stops_reading_is_not_waited_for_longer_than_allowed(monkeypatch):
+    """Its buffers are full, so that nothing can be sent, and it does not go away either."""
+    monkeypatch.setattr(sending, "LATE_SECONDS", 0.1)
+    closed = []
+
+    async def numbers():
+        yield "never read"
+
+    async def stuck(*_):
+        await asyncio.Event().wait()
+
+    async def serve():
+        stream = EventStream(numbers(), lambda: closed.append(True), asyncio.get_running_loop().time() + 0.1)
+        await asyncio.wait_for(stream({"type": "http", "asgi": {"spec_version": "2.3"}}, stuck, stuck), 10)
+
+    asyncio.run(serve())
+    assert closed == [True]
 
 
 def test_half_a_request_is_no_request(server, thread_of):

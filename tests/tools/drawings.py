@@ -34,6 +34,7 @@ from course_lib.display.diagrams.induction import induction_circuit
 from course_lib.display.diagrams.interval import unit_interval
 from course_lib.display.diagrams.learning import loss_valley, shifted_labels
 from course_lib.display.diagrams.levers import levers
+from course_lib.display.diagrams.lookup import Page, chained_lookup
 from course_lib.display.diagrams.mlp import plain_and_gated
 from course_lib.display.diagrams.optimizer import adamw_steps
 from course_lib.display.diagrams.pages import block_tables
@@ -53,7 +54,7 @@ from course_lib.display.diagrams.roof import four_steps
 from course_lib.display.diagrams.scaling import isoflop, split
 from course_lib.display.diagrams.scaling_lines import extrapolate, serve
 from course_lib.display.diagrams.shapes import equal_size
-from course_lib.display.diagrams.sharing import preemption, shared_prefix
+from course_lib.display.diagrams.sharing import copy_on_write, preemption, shared_prefix
 from course_lib.display.diagrams.sick import two_views
 from course_lib.display.diagrams.speculating import draft_and_verify, overlap, roll_back
 from course_lib.display.diagrams.streaming import borders, stopping
@@ -95,7 +96,7 @@ SMALL_LOSSES = [3.02, 2.89, 2.83, 2.68, 2.56, 2.49, 2.41, 2.34, 2.25]  # 1.6 + 6
 THREE = [Request("A", 6, 10), Request("B", 5, 7), Request("C", 6, 8)]
 SIX = [Choice("A", 5, 9), Choice("B", 12, 5), Choice("C", 40, 3), Choice("D", 160, 2), Choice("E", 25, 7),
        Choice("F", 120, 4.5)]
-WAITING = [Want("Ann", 8), Want("Ben", 60), Want("Cleo", math.inf)]
+WAITING = [Want("Mia", 8), Want("Tom", 60), Want("Zoe", math.inf)]
 
 DRAWINGS: dict[str, Callable[[], Drawing]] = {
     **{f"{number}_strip": lambda number=number: strip(STATIONS, number) for number, _ in STATIONS},
@@ -157,7 +158,10 @@ DRAWINGS: dict[str, Callable[[], Drawing]] = {
     "14_slots": lambda: slots(EIGHT, 4),
     "14_pages": lambda: block_tables((10, 6)),
     "14_prefix": shared_prefix,
+    "14_lookup": lambda: chained_lookup(("Uganda", "Rwanda"), *([Page(*page) for page in pages] for pages in (
+        pocket.ASKED_BEFORE, pocket.ASKED_NOW))),
     "14_preempt": lambda: preemption(THREE, 8),
+    "14_fork": copy_on_write,
     "15_isoflop": lambda: isoflop(1e21, LAWS[LAW], LAW),
     "15_split": lambda: split(150e6, 2.5e9, LAWS[LAW], LAW),
     "15_extrapolate": lambda: extrapolate(SMALL_MODELS, SMALL_LOSSES, (256e6, 1.92)),

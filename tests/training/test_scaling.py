@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from course_lib import __main__
 from course_lib.command_line import UsageError
 from course_lib.costs import parameter_count
 from course_lib.model import CausalLM
@@ -261,6 +262,19 @@ def test_the_command_trains_what_is_missing_and_keeps_what_is_there(tmp_path, mo
     assert [result.run for result in read_results(tmp_path / "log.jsonl")] == [runs[1].name, runs[0].name]
     assert list((tmp_path / "work").iterdir()) == [], "the state of finished runs is removed"
     assert scaling.main(arguments) == 0 and "steps" not in capsys.readouterr().out.splitlines()[-1:]
+
+
+def test_what_cannot_be_read_is_one_line_and_can_be_started_anew(tmp_path, monkeypatch, capsys, short_text):
+    monkeypatch.setattr(scaling, "family", lambda: [SMALL])
+    arguments = ["scaling", "--work", str(tmp_path), "--results", str(tmp_path / "log.jsonl")]
+    (tmp_path / f"{SMALL.name}.pt").write_text("half a fi")
+    assert __main__.main(arguments) == 2 and "start anew with --restart" in capsys.readouterr().err
+    assert __main__.main([*arguments, "--restart"]) == 0
+    (tmp_path / "log.jsonl").write_text("{}\n")
+    capsys.readouterr()
+    assert __main__.main([*arguments, "--list"]) == 2
+    told = capsys.readouterr().err
+    assert "line 1 is not the result of a run" in told and told.count("\n") == 1
 
 
 def test_the_command_names_an_unknown_run(tmp_path):

@@ -46,12 +46,12 @@ def check_decode_increment(attempt: Callable) -> None:
     expect_text(b"", SIGN.encode(), SIGN, b"", "U+FFFD may also be a character of the text, EF BF BD: look at the "
                                                "bytes, and not at what errors=\"replace\" makes of them")
     expect_text(b"", b"caf\xc3", "caf", b"\xc3", "hold the unfinished character only; what comes before it is shown")
-    expect_text(b"\xe6", b"\xb0", "", b"\xe6\xb0", "two bytes of three are still no character: both are held")
+    expect_text(b"\xe6", b"\xb0", "", b"\xe6\xb0", "two bytes of three are not a character yet: both are held")
     four = "the longest characters have four bytes, so up to three wait"
     expect_text(b"\xf0\x9f", b"\x99", "", b"\xf0\x9f\x99", four)
     expect_text(b"\xf0\x9f\x99", b"\x82!", "🙂!", b"", four)
-    expect_text(b"", b"\xff", SIGN, b"", "no character begins with FF, so waiting is of no use: U+FFFD at once")
-    expect_text(b"", b"a\x80b", f"a{SIGN}b", b"", "bytes that are no text become U+FFFD; nothing is lost or raised")
+    expect_text(b"", b"\xff", SIGN, b"", "no character begins with FF, so waiting does not help: U+FFFD at once")
+    expect_text(b"", b"a\x80b", f"a{SIGN}b", b"", "bytes that are not text become U+FFFD; nothing is lost or raised")
     expect_text(b"\xe6", b"a", f"{SIGN}a", b"", "a character that goes on with a letter is broken: U+FFFD at once, "
                                                 "and the letter after it")
     expect_text(b"", b"\xff caf\xc3", f"{SIGN} caf", b"\xc3",
@@ -110,7 +110,7 @@ def check_release(attempt: Callable) -> None:
     expect_shown("", ".\nU", user, ".\n", "U", None, "the end of this text may become the stop string: hold that end, "
                                                      "and show the rest")
     expect_shown("Us", "er", user, "", "User", None, "what was held comes first: look at held + new")
-    expect_shown("User", ": hi", user, "", "", "User:", "a stop string over two tokens is one, too")
+    expect_shown("User", ": hi", user, "", "", "User:", "a stop string that spans two tokens counts, too")
     expect_shown("User", " name", user, "User name", "", None,
                  "when the text goes on in another way, all that was held is shown")
     expect_shown("aa", "a", ["aab"], "a", "aa", None,
@@ -170,7 +170,7 @@ def check_read_events(attempt: Callable) -> None:
                   "only at the beginning of a line is `data: ` a mark; in the text it is text")
     expect_events(b"", b"data:  two \n\n", [" two "], b"", "spaces are part of the text: take away `data: ` alone, "
                                                            "and strip nothing")
-    expect_events(b"", b"data: [DONE]\n\n", ["[DONE]"], b"", "[DONE] is an event as any other")
+    expect_events(b"", b"data: [DONE]\n\n", ["[DONE]"], b"", "[DONE] is an event like any other")
     whole, ends = ": ping\n\ndata: 水\n\ndata: [DONE]\n\n".encode(), {19: "水", 33: "[DONE]"}
     for i in range(len(whole) + 1):
         start = max(end for end in (0, 8, *ends) if end <= i)

@@ -39,7 +39,8 @@ def check_grow(attempt: Callable) -> None:
 
     expect_table([], 3, [9, 8, 7], ([7], [9, 8]), "return the new table and the new list of free pages; a page is "
                                                   "taken from the end of free, as free.pop() does")
-    expect_table([7], 4, [9, 8], ([7], [9, 8]), "4 tokens fit into one page of 4 exactly: no further page")
+    expect_table([7], 4, [9, 8], ([7], [9, 8]), "4 tokens, old ones included, fit into one page of 4 exactly: no "
+                                                "further page")
     expect_table([7], 5, [9, 8], ([7, 8], [9]), "the fifth token needs a second page of 4, and no third: num_tokens "
                                                 "counts all tokens, not the new ones, and pages are rounded up")
     expect_table([7], 12, [3, 9, 8], ([7, 8, 9], [3]), "the last page of free comes first, then the one before it")
@@ -150,7 +151,7 @@ def check_prefix_hashes(attempt: Callable) -> None:
     three += [hash((three[0], 4, 5, 6))]
     three += [hash((three[1], 7, 8, 9))]
     expect_hashes([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], 3, three,
-                  "the parent of the third page is the second one's hash, in which the first one's is contained")
+                  "the parent of the third page is the second one's hash, which contains the first one's")
     same = [hash((0, 4, 4))]
     same += [hash((same[0], 4, 4))]
     expect_hashes([4, 4, 4, 4], 2, same, "two pages of the same tokens have different hashes: what comes before "
@@ -178,7 +179,7 @@ def diagnosis() -> dict[str, str]:
 EVIDENCE = {
     "A": "its texts are right and its pages come back. Who waits longer than with the right server, and who does not?",
     "B": "nobody waits too long and no page is lost. Which text is wrong, and what had the server read before it?",
-    "C": "how many pages are in use when nobody is there any more? And what have those done that left them?",
+    "C": "how many pages are in use when nobody is there any more? And what had the requests that left them done?",
 }
 
 
@@ -189,7 +190,7 @@ def check_diagnosis(attempt: Callable) -> None:
 EXERCISES = (
     Exercise(
         "14.1", "grow a block table", grow, check_grow, minutes=6, hints=(
-            "How many pages do num_tokens tokens need, rounded up? How many of them has the table already?",
+            "How many pages do num_tokens tokens need, rounded up? How many of them does the table already have?",
             "-(-a // b) rounds up. missing = pages needed - len(table), and at least 0. If that is more than "
             "len(free), return None.",
             "Copy both lists with list(...). Then, missing times: new_table.append(new_free.pop()).",
@@ -198,8 +199,8 @@ EXERCISES = (
         "14.2", "decide who may begin", admit, check_admit, minutes=9, hints=(
             "Go through waiting from the front, and stop at the first that lacks one of three things: a slot, pages, "
             "or a token of the budget.",
-            "Who begins takes something away from the next one. Count down the free pages by the prompt's pages, and "
-            "the budget by its tokens.",
+            "Each one that begins takes something away from the next. Count down the free pages by the prompt's pages, "
+            "and the budget by its tokens.",
             "In the loop: if num_running + n == max_num_seqs, or pages > num_free_blocks, or token_budget <= 0, then "
             "break. Else add 1 to n and count down both.",
         )),

@@ -15,7 +15,14 @@ from torch import Tensor
 from course_lib.analysis import scaling_fit, scaling_law
 from course_lib.analysis.scaling_law import LAWS, ScalingLaw
 from course_lib.classroom.checks import Exercise
-from course_lib.classroom.checks.compare import CheckFailed, expect_close, expect_number, misfit, show
+from course_lib.classroom.checks.compare import (
+    CheckFailed,
+    expect_close,
+    expect_diagnosis,
+    expect_number,
+    misfit,
+    show,
+)
 
 # 15.1
 
@@ -168,27 +175,25 @@ def check_break_even_tokens(attempt: Callable) -> None:
 
 # 15.5
 
-REASONS = ("other text", "too noisy", "rate still high", "text seen before")
-REFUTED = {
-    "other text": "at its own end a curve agrees with the held-out loss, though it is measured on training text",
-    "too noisy": "three seeds of one run differ by 0.01, and here every point of every curve is too high, by ten times "
-                 "that and more",
-    "text seen before": "every run reads its text once, and text seen before would make the loss lower, not higher",
+SUSPECTS = ("other text", "too noisy", "rate still high", "text seen before")
+EVIDENCE = {
+    "A": "these three runs differ in nothing but chance; which suspect is a matter of chance?",
+    "B": "a curve and a held-out loss are measured on different texts, and here the two agree; whom does that clear?",
+    "C": "which suspect would make the loss lower, and not higher?",
 }
 
 
-def diagnosis() -> str:
-    """Why the loss in the middle of a long run is higher than that of a run which ends there."""
-    return "rate still high"
+def diagnosis() -> dict[str, str]:
+    """Whom each fact clears; a rate that is still high is left, and raises the loss in the middle of a long run."""
+    return {"A": "too noisy", "B": "other text", "C": "text seen before"}
 
 
 def check_diagnosis(attempt: Callable) -> None:
     got = attempt()
-    if not (isinstance(got, str) and got in REASONS):
-        raise CheckFailed(f"one of {', '.join(REASONS)}", show(got), "result",
-                          misfit(got, "") or "name the reason as the list above does")
-    if got != diagnosis():
-        raise CheckFailed("the reason that explains both tables", show(got), "result", REFUTED[got])
+    if not isinstance(got, dict):
+        raise CheckFailed("the suspects by the letters A, B, C", show(got), "result",
+                          "return a dict: for each fact the suspect that it clears")
+    expect_diagnosis(got, diagnosis(), SUSPECTS, EVIDENCE, noun="suspect")
 
 
 EXERCISES = (
@@ -218,10 +223,10 @@ EXERCISES = (
             "max(0, (6 Ns Ds - 6 Nl Dl) / (2 Nl - 2 Ns)), with s and l for small and large.",
         )),
     Exercise(
-        "15.5", "points that cost nothing", diagnosis, check_diagnosis, minutes=4, kind="find the bug",
+        "15.5", "points that cost nothing", diagnosis, check_diagnosis, minutes=5, kind="find the bug",
         difficulty="stretch", hints=(
-            "Compare the end of each curve with its middle. What is different for a run at its own end?",
-            "Look at the two runs when both have read 4 million tokens: one goes on, the other has finished.",
-            "What does every run of the family do with its learning rate on the way to its end?",
+            "Take one fact, and one suspect after the other: if this one were guilty, would the fact be another?",
+            "Noise is what a seed changes. A text that a model has read has a lower loss afterwards.",
+            "The one who is left: what does every run do on its way to its end, and only there completes?",
         )),
 )

@@ -167,8 +167,8 @@ def raw_text(talk: Talk, control: Mapping[str, int]) -> Drawing:
                       f"One text of {tokens} tokens in {len(lines)} lines. Control tokens are blocks with one id each, "
                       f"{blocks} of them: im_start and the role begin a message, im_end ends it. What the model wrote "
                       f"is marked: a call between the blocks tool_call and /tool_call, with JSON between them, and the "
-                      f"answer. All else, the tool's result between tool_response and /tool_response too, it only "
-                      f"reads.", height=24 + LINE * len(lines) + 48)
+                      f"answer. Everything else it only reads, the tool's result between tool_response and "
+                      f"/tool_response included.", height=24 + LINE * len(lines) + 48)
     for i, line in enumerate(lines):
         x = EDGE
         if line[0][0] == "model":

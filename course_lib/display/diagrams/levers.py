@@ -39,7 +39,7 @@ LEVERS = (
           {"cost": "down", "gap": "down", "memory": "down", "quality": "down"}),
     Lever("8-bit cache", "11", "read the cache", True,
           {"cost": "either", "gap": "either", "memory": "down", "quality": "down"}),
-    Lever("compile", "09", "compute a row of scores", True, {"cost": "down", "gap": "down"}),
+    Lever("compile", "09", "start the operations", True, {"cost": "down", "gap": "down"}),
     Lever("temperature", "07", "choose a token", True, {"quality": "either"}))
 
 

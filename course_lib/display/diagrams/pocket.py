@@ -81,6 +81,12 @@ TALK = [
     ("template", "<|im_start|>assistant\n", 3), ("model", "1234 plus 5678 is 6912.<|im_end|>", 18),
     ("template", "\n", 1)]
 
+# Two questions in chat form that begin and end alike, each in three pages of five tokens; the rest of the turn is left
+# out: (what is written in a page, ids).
+BEGINS, ENDS = ("… What is", (4090, 289, 10, 542, 292)), ("anda? Please. …", (1899, 63, 1522, 46, 4091))
+ASKED_BEFORE = [BEGINS, ("the capital of Ug", (267, 405, 303, 1037, 103)), ENDS]
+ASKED_NOW = [BEGINS, ("the capital of Rw", (267, 405, 303, 569, 119)), ENDS]
+
 # A word that may be cat, car or dog, with an s or without: tokens that may follow a c, and some that may not.
 PATTERN, BEGUN = "(cat|car|dog)s?", "c"
 MAY, MAY_NOT = ["a", "ar", "at", "ars", "ats"], ["an", "art"]

@@ -36,7 +36,7 @@ def serve(small: float, large: tuple[float, float], law: ScalingLaw, name: str) 
     models = (small, D), large
     even, more = break_even_tokens(*models), training_flops(*models[0]) / training_flops(*models[1])
     require(even > 0, "large", large, "cheaper to train than the small one")
-    names = [f"{amount(n)} parameters, {amount(d)} tokens" for n, d in models]
+    names = [f"{amount(n)} parameters, {amount(d, 3)} tokens" for n, d in models]
     drawing = Drawing("Two models of the same loss and what they cost",
                       f"Total cost over served tokens, two lines. The small model, {names[0]}, and the large one, "
                       f"{names[1]}, have the same loss. The small one's line begins {more:.1f} times as high, "
@@ -127,21 +127,21 @@ def extrapolate(sizes: Sequence[float], losses: Sequence[float], held_out: tuple
     require(5 <= len(sizes) <= 9 and list(sizes) == sorted(sizes), "sizes", list(sizes), "5 to 9, small ones first")
     require(held_out[0] > sizes[-1], "held_out", held_out, f"larger than {sizes[-1]:g}")
     laws = fan(tuple(sizes), tuple(losses), samples)
-    within, beyond = (interval([one.loss(N, 1) for one in laws]) for N in (sizes[len(sizes) // 2], held_out[0]))
-    times, (low, high) = f"{held_out[0] / sizes[-1]:.3g}", beyond
+    within, (low, high) = (interval([one.loss(N, 1) for one in laws]) for N in (sizes[-1], held_out[0]))
+    times = f"{held_out[0] / sizes[-1]:.3g}"
     drawing = Drawing("Inside the measured range and beyond it",
                       f"Loss over size, made-up numbers. {len(sizes)} small models are black dots in a dashed box. "
-                      f"{samples} thin curves, each a fit to a resample of the dots, lie within "
-                      f"{within[1] - within[0]:.2f} of each other in the box and fan out beyond it. For a model "
-                      f"{times} times as large as the largest dot, a bracket holds 95 % of them: {low:.2f} to "
-                      f"{high:.2f}. The hollow dot, measured later, is at {held_out[1]:.2f}.", height=484)
+                      f"{samples} thin curves are fits to resamples of the dots. At the largest dot 95 % of them lie "
+                      f"between {within[0]:.2f} and {within[1]:.2f}. Beyond the box they fan out: for a model {times} "
+                      f"times as large, a bracket holds 95 % of them, {low:.2f} to {high:.2f}. The hollow dot, "
+                      f"measured later, is at {held_out[1]:.2f}.", height=484)
     paper = Paper((sizes[0] / 1.4, held_out[0] * 1.25), (low - 0.12 * (losses[0] - low), losses[0]))
     axes(drawing, paper, (sizes[0], sizes[len(sizes) // 2], sizes[-1], held_out[0]))
     for one in laws:
         points = [(N, one.loss(N, 1)) for N in np.geomspace(sizes[0] / 1.2, paper.sizes[1], 41)]
         drawing.path([paper.place(*point) for point in points if point[1] < 1.01 * losses[0]], stroke="weights",
                      thick=1)
-    edge = measured(drawing, [paper.place(*pair) for pair in zip(sizes, losses)])
+    edge = measured(drawing, [paper.place(*pair) for pair in zip(sizes, losses)], within)
     x, y = paper.place(*held_out)
     drawing.circle(x, y, 9, fill="paper", stroke="ink", thick=3)
     top, bottom = (paper.place(held_out[0], value)[1] for value in (high, low))
@@ -168,12 +168,14 @@ def axes(drawing: Drawing, paper: Paper, marks: Sequence[float]) -> None:
     drawing.text(right, bottom + 56, "parameters →", size=SMALL, role="faint", anchor="end")
 
 
-def measured(drawing: Drawing, spots: Sequence[Point]) -> float:
-    """The dots that are fitted, in their box. Returns where there is room to its right."""
+def measured(drawing: Drawing, spots: Sequence[Point], within: tuple[float, float]) -> float:
+    """The dots that are fitted, in their box, and the range of the fits at the last. Returns where there is room."""
     box = Area(spots[0][0] - 18, spots[0][1] - 18, spots[-1][0] + 18, spots[-1][1] + 18)
     drawing.rect(box, stroke="ink", dashed=True)
     for spot in spots:
         drawing.circle(*spot, 7, fill="ink")
     drawing.text(box.right - 12, 70, f"{len(spots)} small models", bold=True, anchor="end")
-    drawing.text(box.right - 12, 94, "all fits agree", size=SMALL, anchor="end")
+    low, high = within
+    drawing.text(spots[-1][0] - 24, box.bottom - 12, f"95 % at the last: {low:.2f} to {high:.2f}", size=SMALL,
+                 anchor="end")
     return box.right + 28

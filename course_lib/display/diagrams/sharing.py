@@ -1,4 +1,4 @@
-"""Pages that several requests share, and pages that one of them loses to the others."""
+"""Pages that several requests share, the copy when one of them writes, and pages that one loses to the others."""
 
 from __future__ import annotations
 
@@ -13,73 +13,92 @@ from course_lib.paging import BlockManager, BlockTable
 from course_lib.scheduler import Scheduler
 
 EDGE, PAGE, GAP = 56, 150, 10  # of tables: where pages begin, a page, and between two
-TOP, LINE = 124, 68  # the first table, and how far tables are apart
+TOP, LINE = 52, 68  # the first table, and how far tables are apart
 SIZE = 4  # tokens of a page
 TIME, END, HEAD, ROW, TALL = 112, 698, 84, 44, 250  # of a time line; its first row; its upper part
 
 
 class Shared(NamedTuple):
-    """Four tables with one beginning.
+    """Tables with one beginning.
 
     Attributes:
         blocks: the pages.
-        tables: of three requests, and of a fork of the last one that has written a token since.
-        copy: (source, target) of that token.
+        tables: of the requests.
         alone: pages that they would take without sharing.
     """
 
     blocks: BlockManager
     tables: list[BlockTable]
-    copy: tuple[int, int]
     alone: int
 
 
 def share(system: int, questions: Sequence[int]) -> Shared:
-    """Three requests with the same first tokens, one after the other, and a fork of the last that writes."""
+    """Requests with the same first tokens, one after the other."""
     blocks, tables = BlockManager(20, SIZE), []
     for i, n in enumerate(questions):
         ids = [*range(system), *(100 * (i + 1) + j for j in range(n))]
         tables.append(blocks.allocate(ids))
         blocks.cache_full_blocks(tables[-1], ids, len(ids))
-    tables.append(blocks.fork(tables[-1]))
-    copy = blocks.append(tables[-1])
-    return Shared(blocks, tables, copy, sum(blocks.blocks_for(table.num_tokens) for table in tables))
+    return Shared(blocks, tables, sum(blocks.blocks_for(table.num_tokens) for table in tables))
 
 
 def shared_prefix(system: int = 8, questions: tuple[int, int, int] = (3, 6, 2)) -> Drawing:
-    """Requests with one system prompt: pages in common, their hashes in a chain, and a copy at the first write.
+    """Requests with one system prompt: its pages are there once, and each question has pages of its own.
 
     Args:
         system: tokens of the system prompt: two full pages.
-        questions: tokens of each request's own; the last one ends inside of a page.
+        questions: tokens of each request's own.
     """
     require(system == 2 * SIZE, "system", system, f"{2 * SIZE}, two full pages")
-    require(all(1 <= n <= 2 * SIZE for n in questions) and questions[-1] < SIZE, "questions", questions,
-            f"1 to {2 * SIZE}, the last < {SIZE}")
+    require(all(1 <= n <= 2 * SIZE for n in questions), "questions", questions, f"1 to {2 * SIZE}")
     made = share(system, questions)
     used, users = made.blocks.num_used_blocks, len(made.tables)
-    common = made.tables[0].block_ids[:2]
+    own_pages = [", ".join(map(str, questions[:-1])), questions[-1]]
     drawing = Drawing("Pages that requests share",
-                      f"Requests A, B, C with one system prompt of {system} tokens, and D, a second answer to C. The "
-                      f"2 pages of the system prompt are drawn once, over all {users} rows. Their hashes are chained: "
-                      f"the second is made of the first and of its own tokens. Each question has pages of its own. D "
-                      f"shared C's last page until it wrote: then it got a copy. {used} pages instead of {made.alone}.",
-                      height=TOP + LINE * users + 62)
-    hashes(drawing)
-    for i, block_id in enumerate(common):
-        area = Area(at(i), TOP, at(i) + PAGE, TOP + LINE * users - 12)
-        drawing.rect(area, fill="cache", tint=TINT, stroke="cache")
-        x, y = (area.left + area.right) / 2, (area.top + area.bottom) / 2
-        drawing.text(x, y - 10, f"tokens {SIZE * i + 1} to {SIZE * i + SIZE}", size=SMALL)
-        drawing.text(x, y + 22, f"in {made.blocks.ref_counts[block_id]} tables", bold=True)
+                      f"Requests A, B and C with one system prompt of {system} tokens, in pages of {SIZE}. The 2 pages "
+                      f"of the system prompt are drawn once, over all {users} rows: they are in {users} block tables. "
+                      f"The questions, of {own_pages[0]} and {own_pages[1]} tokens, have pages of their own. {used} "
+                      f"pages instead of {made.alone}.", height=TOP + LINE * users + 50)
+    drawing.text(at(0), 34, "system prompt: one copy", bold=True, anchor="start")
+    drawing.text(at(2), 34, "questions: own pages", bold=True, anchor="start")
+    for i in range(2):
+        common(drawing, Area(at(i), TOP, at(i) + PAGE, TOP + LINE * users - 12),
+               f"tokens {SIZE * i + 1} to {SIZE * i + SIZE}", made.blocks.ref_counts[made.tables[0].block_ids[i]])
     for row, table in enumerate(made.tables):
-        drawing.text(EDGE - 16, TOP + LINE * row + 36, "ABCD"[row], bold=True, anchor="end")
-        for i, block_id in enumerate(table.block_ids[2:]):
-            own(drawing, Area(at(i + 2), TOP + LINE * row, at(i + 2) + PAGE, TOP + LINE * row + LINE - 12),
-                min(SIZE, table.num_tokens - SIZE * (i + 2)), copied=block_id == made.copy[1])
-    fork(drawing, TOP + LINE * (users - 2))
-    drawing.text(EDGE, TOP + LINE * users + 30, f"{used} pages instead of {made.alone}", anchor="start", bold=True)
-    drawing.text(at(2), TOP + LINE * users + 30, "D: a second answer to C", size=SMALL, anchor="start", role="faint")
+        drawing.text(EDGE - 16, TOP + LINE * row + 36, "ABC"[row], bold=True, anchor="end")
+        for i in range(2, len(table.block_ids)):
+            own(drawing, at(i), TOP + LINE * row, min(SIZE, table.num_tokens - SIZE * i))
+    drawing.text(EDGE, TOP + LINE * users + 24, f"{used} pages instead of {made.alone}", anchor="start", bold=True)
+    return drawing
+
+
+def copy_on_write(tokens: int = 6) -> Drawing:
+    """Two answers to one question: they share its pages, until the second writes into the last one.
+
+    Args:
+        tokens: of the question: a full page, and a part of another.
+    """
+    require(SIZE < tokens < 2 * SIZE, "tokens", tokens, f"> {SIZE}, < {2 * SIZE}")
+    blocks = BlockManager(6, SIZE)
+    first = blocks.allocate(range(tokens))
+    second = blocks.fork(first)
+    source, target = blocks.append(second)
+    drawing = Drawing("Copy on write",
+                      f"Two answers to one question of {tokens} tokens. Page {first.block_ids[0]}, which is full, is "
+                      f"in both tables. They shared page {source} as well, until the second answer wrote a token: then "
+                      f"it got a copy, page {target}, and its token went into that one.", height=2 * LINE + 24)
+    x, top = 104, 18  # the rows have longer names
+    common(drawing, Area(x, top, x + PAGE, top + 2 * LINE - 12), f"page {first.block_ids[0]}",
+           blocks.ref_counts[first.block_ids[0]])
+    x, right = x + PAGE + GAP, x + 2 * PAGE + GAP + 4
+    for row, (name, words, n) in enumerate((("first", f"page {source}", tokens),
+                                            ("second", f"page {target}, a copy", tokens + 1))):
+        y = top + LINE * row
+        drawing.text(x - PAGE - GAP - 14, y + 34, name, size=SMALL, bold=True, anchor="end")
+        own(drawing, x, y, n - SIZE, copied=bool(row))
+        drawing.text(right + 36, y + 34, words, size=SMALL, anchor="start")
+    source_y, target_y = top + 28, top + LINE + 28
+    drawing.path([(right, source_y), (right + 24, source_y), (right + 24, target_y), (right + 3, target_y)], arrow=True)
     return drawing
 
 
@@ -88,38 +107,25 @@ def at(i: int) -> float:
     return EDGE + (PAGE + GAP) * i
 
 
-def hashes(drawing: Drawing) -> None:
-    """The chain over the first two pages, and what the columns are."""
-    drawing.text(at(0), 34, "system prompt: one copy", bold=True, anchor="start")
-    drawing.text(at(2), 34, "questions: own pages", bold=True, anchor="start")
-    middles = [at(i) + PAGE / 2 for i in range(2)]
-    for x, words in zip(middles, ("h1", "h2")):
-        drawing.box(Area(x - 32, 56, x + 32, 92), words, size=SMALL)
-        drawing.arrow((x, TOP - 2), (x, 96), stroke="faint")
-    drawing.text(EDGE - 16, 80, "0", mono=True, anchor="end", size=SMALL)
-    drawing.arrow((EDGE - 10, 74), (middles[0] - 36, 74))
-    drawing.arrow((middles[0] + 34, 74), (middles[1] - 36, 74))
-    drawing.text(middles[1] + 46, 80, "h2 = hash(h1, tokens of the page)", size=SMALL, anchor="start")
+def common(drawing: Drawing, area: Area, words: str, users: int) -> None:
+    """A page that several requests have, over all of their rows."""
+    drawing.rect(area, fill="cache", tint=TINT, stroke="cache")
+    x, y = (area.left + area.right) / 2, (area.top + area.bottom) / 2
+    drawing.text(x, y - 10, words, size=SMALL)
+    drawing.text(x, y + 22, f"in {users} tables", bold=True)
 
 
-def own(drawing: Drawing, area: Area, n: int, *, copied: bool) -> None:
-    """A page that one request has for itself."""
+def own(drawing: Drawing, left: float, top: float, n: int, *, copied: bool = False) -> None:
+    """A page of n tokens that one request has for itself."""
+    area = Area(left, top, left + PAGE, top + LINE - 12)
     drawing.rect(area, fill="paper", stroke="cache", dashed=copied)
     inner = Area(area.left + 6, area.top + 8, area.right - 6, area.bottom - 8)
     places(drawing, inner, SIZE, n)
     if copied:  # its newest token is the one that made it necessary
         pitch = (inner.right - inner.left) / SIZE
-        left = inner.left + pitch * (n - 1)
-        drawing.rect(Area(left + 1, inner.top, left + pitch - 1, inner.bottom), fill="mark", stroke="ink", thick=1.6,
+        x = inner.left + pitch * (n - 1)
+        drawing.rect(Area(x + 1, inner.top, x + pitch - 1, inner.bottom), fill="mark", stroke="ink", thick=1.6,
                      radius=2)
-
-
-def fork(drawing: Drawing, top: float) -> None:
-    """The page that is copied when the fork writes."""
-    x = at(2) + PAGE + 4
-    drawing.path([(x, top + 28), (x + 24, top + 28), (x + 24, top + LINE + 28), (x + 3, top + LINE + 28)], arrow=True)
-    drawing.text(x + 36, top + 50, "copied when", size=SMALL, anchor="start")
-    drawing.text(x + 36, top + 72, "D writes", size=SMALL, anchor="start")
 
 
 def preemption(requests: Sequence[Request], num_blocks: int) -> Drawing:
@@ -141,8 +147,8 @@ def preemption(requests: Sequence[Request], num_blocks: int) -> Drawing:
     drawing = Drawing("Preemption by recomputation",
                       f"{len(requests)} requests on {num_blocks} pages of {SIZE} tokens, a column for each of "
                       f"{len(run)} passes: above what each request does, below the pages in use. In pass {out} all "
-                      f"pages are taken. For the next token {name}, the newest, gives up its {gone} pages, and waits "
-                      f"for {into - out} passes. In pass {into + 1} there is room: it reads all of its "
+                      f"pages are taken. Then {name}, the newest, gives up its {gone} pages for the next token, and "
+                      f"waits for {into - out} passes. In pass {into + 1} there is room: it reads all of its "
                       f"{cell.num_tokens} tokens, {twice} of them for the second time, and continues writing.",
                       height=TALL + 290)
     pitch = (END - TIME) / len(run)
@@ -162,7 +168,7 @@ def preemption(requests: Sequence[Request], num_blocks: int) -> Drawing:
     middle, half = (area.left + area.right) / 2, text_width("waits", SMALL) / 2 + 5
     drawing.rect(Area(middle - half, y + 6, middle + half, y + 30), fill="paper", radius=3)
     drawing.text(middle, y + 24, "waits", size=SMALL)
-    cost(drawing, TIME + pitch * out, TIME + pitch * (into + 1), y + 44,
+    cost(drawing, TIME + pitch * out, TIME + pitch * into, y + 44,
          (f"{name} ends {into - out} passes later,", f"and reads {twice} tokens a second time"))
     kinds(drawing, HEAD + ROW * len(requests) + 92)
     levels(drawing, held, num_blocks, pitch, name)

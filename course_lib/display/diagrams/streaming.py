@@ -59,7 +59,7 @@ def borders(pieces: Sequence[bytes]) -> Drawing:
     require(not seen[-1].held, "pieces", list(pieces), "a whole text")
     pitch, deep = (RIGHT - LABEL) / len(pieces), max(len(one.held) for one in seen)
     held, shown = 196, 196 + BYTE * deep + 22
-    drawing = Drawing("Bytes of tokens against borders of characters", told_borders(seen), height=shown + 158)
+    drawing = Drawing("Tokens that split a character", told_borders(seen), height=shown + 158)
     for y, words in ((58, "characters"), (124, "tokens"), (held + 22, "held"), (shown + 30, "shown"),
                      (shown + 102, "each token"), (shown + 122, "on its own")):
         drawing.text(14, y, words, size=SMALL, anchor="start", bold=words == "shown")
@@ -127,7 +127,7 @@ def stopping(pieces: Sequence[bytes], stop: str) -> Drawing:
         lines.append((visible(piece), visible(stream.text), visible(stop if stream.stopped else stream.held), fate))
     require([fate == "stop" for *_, fate in lines] == [False] * (len(lines) - 1) + [True], "stop", stop,
             "completed by the last token")
-    drawing = Drawing("A stop string over token borders", told_stopping(lines, stop), height=92 + LINE * len(lines))
+    drawing = Drawing("A stop string that tokens split", told_stopping(lines, stop), height=92 + LINE * len(lines))
     drawing.text(20, 34, "token", size=SMALL, role="faint", anchor="start")
     drawing.text(TEXT, 34, f"the text so far; stop at “{visible(stop)}”", size=SMALL, role="faint", anchor="start")
     for i, (piece, text, tail, fate) in enumerate(lines):

@@ -6,7 +6,16 @@ from well_drawn import check, hatched, paths, rects, words
 from course_lib.analysis.slots import Request, continuous
 from course_lib.display.diagrams.batching import APART, EDGE, RIGHT, TOP, padding, slots, stretches
 from course_lib.display.diagrams.pages import block_tables, scattered
-from course_lib.display.diagrams.sharing import END, SIZE, TIME, pages_of, preemption, share, shared_prefix
+from course_lib.display.diagrams.sharing import (
+    END,
+    SIZE,
+    TIME,
+    copy_on_write,
+    pages_of,
+    preemption,
+    share,
+    shared_prefix,
+)
 from course_lib.paging import BlockManager
 from course_lib.scheduler import Scheduler
 
@@ -81,20 +90,31 @@ def test_arrows_lead_from_a_table_to_its_pages(lengths, tables):
     assert words(drawing).count("free") == 10 - taken
 
 
-@pytest.mark.parametrize("questions, used, alone", [((3, 6, 2), 7, 13), ((4, 1, 3), 6, 12), ((8, 8, 1), 8, 14)])
-def test_the_prefix_is_stored_once_and_the_fork_copies(questions, used, alone):
+@pytest.mark.parametrize("questions, used, alone", [((3, 6, 2), 6, 10), ((4, 1, 3), 5, 9), ((8, 8, 1), 7, 11)])
+def test_the_prefix_is_stored_once(questions, used, alone):
     made = share(8, questions)
-    a, b, c, d = (table.block_ids for table in made.tables)
-    assert a[:2] == b[:2] == c[:2] == d[:2] and made.copy == (c[2], d[2]), "two pages in common; the third is a copy"
-    assert [made.blocks.ref_counts[page] for page in (*a, c[2], d[2])] == [4, 4, *[1] * (len(a) - 2), 1, 1]
+    tables = [table.block_ids for table in made.tables]
+    assert all(table[:2] == tables[0][:2] for table in tables) and len({page for one in tables for page in one}) == used
+    assert {made.blocks.ref_counts[page] for page in tables[0][:2]} == {3}
+    assert {made.blocks.ref_counts[page] for table in tables for page in table[2:]} == {1}
     assert (made.blocks.num_used_blocks, made.alone) == (used, alone)
     drawing = check(lambda: shared_prefix(questions=questions))
-    assert f"{used} pages instead of {alone}" in words(drawing) and words(drawing).count("in 4 tables") == 2
+    assert f"{used} pages instead of {alone}" in words(drawing) and words(drawing).count("in 3 tables") == 2
     assert f"{used} pages instead of {alone}." in drawing.description
     tall = [rect for rect in rects(drawing, "cache") if rect[3] > 100]
     filled = [rect for rect in rects(drawing, "cache") if rect[3] < 60]
-    assert len(tall) == 2 and len(filled) == sum(questions) + questions[-1] + 1
-    assert len(rects(drawing, "mark")) == 1, "what the fork writes"
+    assert len(tall) == 2 and len(filled) == sum(questions)
+
+
+@pytest.mark.parametrize("tokens", [5, 6, 7])
+def test_the_fork_shares_until_it_writes(tokens):
+    drawing = check(lambda: copy_on_write(tokens))
+    assert words(drawing) == ["page 0", "in 2 tables", "first", "page 1", "second", "page 2, a copy"]
+    filled = [rect for rect in rects(drawing, "cache") if rect[3] < 60]
+    assert len(filled) == (tokens - SIZE) + (tokens + 1 - SIZE)
+    [(left, top, *_)] = rects(drawing, "mark")
+    assert (left, top) == max((rect[:2] for rect in filled), key=lambda place: (place[1], place[0])), "the newest token"
+    assert "They shared page 1 as well" in drawing.description and "a copy, page 2" in drawing.description
 
 
 def test_the_newest_request_waits_and_reads_again():
@@ -106,6 +126,8 @@ def test_the_newest_request_waits_and_reads_again():
     assert [round((left - TIME) / pitch) + 1 for left, *_ in again] == [1, 1, 1, 8]
     assert len(rects(drawing, "latency")) == 9 + 6 + 7 - 1 + 1, "a box for each pass but those that read; the legend"
     written = words(drawing)
+    bracket = [points for points in paths(drawing, 2.2) if len(points) == 4]
+    assert [(round((p[0][0] - TIME) / pitch), round((p[-1][0] - TIME) / pitch)) for p in bracket] == [(4, 7)]
     assert "8 pages of 4 tokens for 3 requests" in written and "all 8" in written and written.count("full") == 1
     assert "C ends 3 passes later," in written and "and reads 9 tokens a second time" in written
     levels = [int(text) for text, area in drawing.texts if text.isdigit() and area.top > 480]
@@ -127,7 +149,8 @@ def test_pages_of_each_request_are_those_of_the_manager():
     lambda: padding((1, 2)), lambda: padding((1, 2, 15)), lambda: padding((0, 2, 3)),
     lambda: slots(EIGHT[:4], 4), lambda: slots(EIGHT * 3, 4),
     lambda: block_tables((4, 6)), lambda: block_tables((10, 13)),
-    lambda: shared_prefix(6), lambda: shared_prefix(questions=(3, 6, 4)),
+    lambda: shared_prefix(6), lambda: shared_prefix(questions=(3, 6, 9)),
+    lambda: copy_on_write(4), lambda: copy_on_write(8),
     lambda: preemption(THREE, 20), lambda: preemption([*THREE, Request("D", 6, 6)], 8)])
 def test_what_cannot_be_drawn_is_refused(call):
     with pytest.raises(ValueError, match="is not allowed"):

@@ -1,6 +1,7 @@
 """Scaling laws drawn: areas, bars, lines and curves are as large as the laws and the formulas say."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -104,6 +105,16 @@ def test_lines_cross_at_the_break_even(small, large):
     assert LAW.loss(small, D) == pytest.approx(LAW.loss(*large)) and f"{LAW.loss(*large):.2f}" in words(drawing)[-1]
 
 
+def test_who_computes_with_the_printed_numbers_gets_the_printed_break_even():
+    drawing = serve(3e9, (9e9, 180e9), LAW, NAME)
+    units = {"B": 1e9, "T": 1e12}
+    small, large = ([float(number) * units[unit] for number, unit in re.findall(r"([\d.]+) ([BT])", text)]
+                    for text in words(drawing) if " parameters, " in text)
+    extra = 6 * small[0] * small[1] - 6 * large[0] * large[1]
+    assert f"break-even: {amount(extra / 2 / (large[0] - small[0]))} tokens" in words(drawing)
+    assert f"begins {small[0] * small[1] / large[0] / large[1]:.1f} times as high" in drawing.description
+
+
 # --- beyond what was measured -------------------------------------------------------------------
 
 def test_curves_are_fits_of_the_size_alone_to_resamples():
@@ -124,6 +135,8 @@ def test_the_fan_opens_and_the_bracket_holds_95_percent():
     laws = fan(tuple(SIZES), tuple(LOSSES_OF), 40)
     low, high = np.quantile([one.loss(held_out[0], 1) for one in laws], (0.025, 0.975))
     assert f"95 % of 40 fits: {low:.2f} to {high:.2f}" in words(drawing) and "measured later: 1.92" in words(drawing)
+    first, last = np.quantile([one.loss(SIZES[-1], 1) for one in laws], (0.025, 0.975))
+    assert f"95 % at the last: {first:.2f} to {last:.2f}" in words(drawing) and high - low > 3 * (last - first)
     [bracket] = [path for path in paths(drawing, 2.4)]
     (_, top), *_, (_, bottom) = bracket
     *dots, (_, y, hollow), (_, _, legend) = circles(drawing)
