@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ import httpx
 from course_lib.analysis.acceptance import BEGINNINGS, QUESTIONS, STORIES
 from course_lib.analysis.stalls import percentile
 from course_lib.command_line import Parser, UsageError, in_range
+from course_lib.server.command import KEY_VARIABLE
 
 PROMPTS = (*BEGINNINGS, *STORIES, *QUESTIONS)
 SHOWN = (50, 90, 99)  # percentiles
@@ -211,7 +213,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--clients", type=in_range(1, 10_000), default=32, help="at a time (default: %(default)s)")
     parser.add_argument("--seconds", type=in_range(0.1, kind=float), default=60.0, help="(default: %(default)s)")
     parser.add_argument("--max-tokens", type=in_range(1), default=64, help="of an answer (default: %(default)s)")
-    parser.add_argument("--api-key", help="if the server wants one")
+    parser.add_argument("--api-key", default=os.environ.get(KEY_VARIABLE) or None,
+                        help=f"if the server wants one (default: {KEY_VARIABLE})")
     parser.add_argument("--pid", type=in_range(1), help="of the server, to watch its memory (Linux)")
     args = parser.parse_args(argv)
     try:

@@ -52,7 +52,7 @@ def decode_increment_that_holds_one_byte_at_most(held, new):
     return data.decode(errors="replace"), b""
 
 
-@mutant("13.1", "waiting is of no use")
+@mutant("13.1", "waiting does not help")
 def decode_increment_that_waits_after_any_high_byte(held, new):
     data = held + new
     n = 0
@@ -153,7 +153,7 @@ def release_that_shows_all_until_the_stop_is_there(held, new, stops):
     return text, "", None
 
 
-@mutant("13.2", "a stop string over two tokens is one")
+@mutant("13.2", "a stop string that spans two tokens counts")
 def release_that_looks_in_the_new_token_only(held, new, stops):
     for s in stops:
         if s in new:

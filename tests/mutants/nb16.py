@@ -97,7 +97,7 @@ def parse_calls_that_raises(text):
     return content, [json.loads(body) for body in bodies], []
 
 
-@mutant("16.1", "RecursionError, which is no ValueError")
+@mutant("16.1", "RecursionError, which is not a ValueError")
 def parse_calls_that_fall_into_a_deep_block(text):
     return cut(text)[0], *read(cut(text)[1], load_or_fall)
 
