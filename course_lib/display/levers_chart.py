@@ -23,7 +23,7 @@ UNITS = {"tokens_per_s": ("", 1), "ttft_s": ("ms", 1e3), "gap_s": ("ms", 1e3), "
          "dollars_per_million": ("$", 1)}
 LINEAR = {"perplexity", "capitals", "tool_calls"}  # the others are drawn in logarithms
 REACH = (14, 22, 34, 48, 64, 84, 108, 136, 170, 210, 260, 320)  # how far from its point a name may be
-LEADERS, STAIRS, BORDERS = 250, 250, 60  # how much farther a name may be so that it lies on no such line
+STAIRS, BORDERS = 250, 60  # how much farther a name may be so that it lies on no such line
 NEARER, CROSSED = 60, 60  # the same for each point that is nearer to it than its own, and each such line in its way
 APART = 9  # between names side by side, so that two are not read as one
 TURNS = [math.pi / 12 * n for n in range(24)]
@@ -169,9 +169,7 @@ class Chart:
         names = [name.area for name in self.names.values() if name]
         areas = [Area(area.left - APART, area.top, area.right + APART, area.bottom) for area in names]
         areas += [Area(x - 11, y - 11, x + 11, y + 11) for x, y in self.spots]
-        drawn = {cost: [between(*line) for line in group] for cost, group in (
-            (LEADERS, [(other, meets(other, name.area)) for other, name in self.names.items() if name]),
-            (STAIRS, [*pairwise(self.stairs)]), (BORDERS, self.borders))}
+        leaders = [between(other, meets(other, name.area)) for other, name in self.names.items() if name]
         least, best = math.inf, None
         for reach, name in around(spot, lines, bold):
             if reach >= least:  # all others are farther
@@ -179,24 +177,26 @@ class Chart:
             way = between(spot, meets(spot, name.area))
             if any(map(name.area.overlaps, areas)) or any(within(area, point) for area in names for point in way):
                 continue
-            cost = reach + self.disorder(spot, name.area, drawn)
+            if any(within(name.area, point) for line in leaders for point in line):
+                continue
+            cost = reach + self.disorder(spot, name.area, leaders)
             if cost < least:
                 least, best = cost, name
         return best
 
-    def disorder(self, spot: Point, area: Area, drawn: Mapping[int, Sequence[Sequence[Point]]]) -> float:
+    def disorder(self, spot: Point, area: Area, leaders: Sequence[Sequence[Point]]) -> float:
         """What a name in an area costs for the points and lines that are near it or on the way to it.
 
         Args:
-            drawn: points of lines, by what it costs to lie on one.
+            leaders: points of the lines from other settings to their names.
         """
         end = meets(spot, area)
         way = [point for point in between(spot, end) if math.dist(point, spot) > 2 * DOT]
         met = sum(any(math.dist(point, other) < DOT for point in way) for other in self.spots)
         nearer = sum(math.dist(other, meets(other, area)) < math.dist(spot, end) for other in self.spots)
-        crossed = sum(any(math.dist(point, other) < 6 for point in way for other in line) for line in drawn[LEADERS])
-        under = sum(cost for cost, lines in drawn.items() if any(within(area, point) for line in lines
-                                                                 for point in line))
+        crossed = sum(any(math.dist(point, other) < 6 for point in way for other in line) for line in leaders)
+        under = sum(cost for cost, lines in ((STAIRS, pairwise(self.stairs)), (BORDERS, self.borders))
+                    if any(within(area, point) for line in lines for point in between(*line)))
         return STAIRS * met + NEARER * nearer + CROSSED * crossed + under
 
 

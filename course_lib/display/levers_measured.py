@@ -12,8 +12,8 @@ from course_lib.display.levers_chart import amount
 
 COLUMNS = {"dollars_per_million": ("cost", "cost"), "ttft_s": ("first token", "latency"), "gap_s": ("gap", "latency"),
            "nbytes": ("memory", "memory"), "perplexity": ("perplexity", "quality")}  # to a heading and a role
-NOISE = {"nbytes": 0.005, "perplexity": 0.005}  # share by which a number must differ from plain's to count as moved
-OF_TIMES = 0.2  # the same for what a clock has measured
+NOISE = {"nbytes": 1.005, "perplexity": 1.005}  # factor from plain's number beyond which one counts as moved
+OF_TIMES = 1.3  # the same for what a clock has measured: runs beside other work differ by about as much
 MIDDLES = dict(zip(COLUMNS, (338, 412, 486, 560, 662)))  # of the columns
 LEFT, ROW, GROUP = 14, 34, 32  # where names begin; how high a row and the heading of a group are
 CELL = (64, 28)  # of a number that has moved
@@ -52,7 +52,7 @@ def moved(column: str, times: float) -> str | None:
     >>> moved("gap_s", 0.5), moved("gap_s", 1.1), moved("nbytes", 1.1)
     ('better', None, 'worse')
     """
-    if abs(times - 1) <= NOISE.get(column, OF_TIMES):
+    if max(times, 1 / times) <= NOISE.get(column, OF_TIMES):
         return None
     return "better" if (times < 1) == (BETTER[column] == "less") else "worse"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from matplotlib import colormaps, style
@@ -19,6 +19,7 @@ from course_lib.training.scaling_runs import ScalingResult
 
 DASHES = ("-", "--", ":")
 MARKERS = "osD^vP"
+GREY = "#8C8C8C"
 TOKENS, LOSS = "training tokens, millions", "loss, nats per token"
 
 
@@ -136,4 +137,29 @@ def extrapolation(parameters: float, laws: Mapping[str, ScalingLaw], fans: Mappi
         label_ends(axes, ends)
     figure.set_label(f"{LOSS} against {TOKENS}, logarithmic, of a model of {parameters:,.0f} parameters that was not "
                      f"fitted. {' '.join(words)}")
+    return figure
+
+
+def kinds(losses: Mapping[float, Mapping[str, float]], bold: Collection[str] = ()) -> Figure:
+    """The loss of one size on each kind of text, on logarithmic axes, where a power law is a straight line.
+
+    Args:
+        losses: by training tokens, at least two, and then by kind.
+        bold: the kinds to show in colour; the others are grey.
+    """
+    require(len(losses) >= 2, "len(losses)", len(losses), ">= 2")
+    names = list(next(iter(losses.values())))
+    require(set(bold) <= set(names), "bold", sorted(bold), f"some of {names}")
+    figure, axes = log_log(3.8)
+    colors, ends, words = iter(plots.CYCLE), {}, []
+    with style.context(plots.LOOK):
+        for name in names:
+            x, y = [D / 1e6 for D in sorted(losses)], [losses[D][name] for D in sorted(losses)]
+            color, width = (next(colors), 2.5) if name in bold else (GREY, 1.5)
+            axes.plot(x, y, "o-", color=color, linewidth=width, markersize=6)
+            ends[name] = x[-1], y[-1], color
+            words.append(f"{name}: " + ", ".join(f"{b:.2f} at {a:.2g}" for a, b in zip(x, y)) + ".")
+        finish(axes)
+        label_ends(axes, ends)
+    figure.set_label(f"{LOSS} against {TOKENS}, logarithmic. {' '.join(words)}")
     return figure

@@ -3,6 +3,7 @@
 import math
 import re
 from itertools import pairwise, permutations
+from random import Random
 from xml.etree import ElementTree
 
 import pytest
@@ -12,7 +13,7 @@ from saved_form import picture_of, still_of
 from course_lib.analysis import levers
 from course_lib.analysis.customers import CUSTOMERS, Limit, score
 from course_lib.analysis.lever_settings import Setting
-from course_lib.analysis.levers import BETTER, Row
+from course_lib.analysis.levers import BETTER, SETTINGS, Row
 from course_lib.display.levers_chart import PLOT, Axis, Chart, between, meets, within
 from course_lib.display.levers_page import levers_html, still
 from course_lib.display.levers_picture import levers_drawing
@@ -198,6 +199,20 @@ def test_no_name_covers_a_point_or_the_line_of_another(customer):
         for other, its in chart.names.items():
             if other != spot:
                 assert not name.area.overlaps(its.area)
+                assert not any(within(name.area, point) for point in between(other, meets(other, its.area)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_in_a_crowd_no_name_lies_on_the_line_to_another(seed):
+    draw = Random(seed)
+    rows = [row(setting, draw.lognormvariate(5, 0.3), 50, draw.lognormvariate(2, 0.5), 40) for setting in SETTINGS]
+    front = levers.pareto(rows, {name: BETTER[name] for name in ("gap_s", "dollars_per_million")})
+    chart = Chart.of(rows, front, "gap_s", "dollars_per_million")
+    named = {spot: name for spot, name in chart.names.items() if name}
+    assert len(named) >= len(chart.spots) - 2
+    for spot, name in named.items():
+        for other, its in named.items():
+            if other != spot:
                 assert not any(within(name.area, point) for point in between(other, meets(other, its.area)))
 
 

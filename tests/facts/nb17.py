@@ -11,6 +11,7 @@ from course_lib.analysis.levers import measure
 from course_lib.analysis.other_engines import scale_out
 from course_lib.analysis.roofline import MACHINES
 from course_lib.costs import LLAMA_3_8B, LLAMA_3_70B, weight_bytes
+from course_lib.display.levers_measured import OF_TIMES
 from course_lib.paging import BlockManager
 from course_lib.scheduler import Scheduler
 
@@ -52,6 +53,7 @@ COMPUTED = {
     "24 capitals": QUESTIONS,
     "24 tool calls": QUESTIONS,
     "of 24 is chance": QUESTIONS,
+    "30 % from": OF_TIMES - 1,
     "need 0.29": HELD["int4"] / HELD["float32"],
     "int8 weights 0.36": HELD["int8"] / HELD["float32"],
     "100 million tokens": NIGHT * 8 * 3600 / 1e6,
