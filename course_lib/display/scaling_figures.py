@@ -160,6 +160,7 @@ def kinds(losses: Mapping[float, Mapping[str, float]], bold: Collection[str] = (
             ends[name] = x[-1], y[-1], color
             words.append(f"{name}: " + ", ".join(f"{b:.2f} at {a:.2g}" for a, b in zip(x, y)) + ".")
         finish(axes)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 6)))
         label_ends(axes, ends)
     figure.set_label(f"{LOSS} against {TOKENS}, logarithmic. {' '.join(words)}")
     return figure

@@ -102,14 +102,19 @@ def bytes_per_token() -> float:
 
 
 @torch.inference_mode()
-def window_losses(model: CausalLM, blocks: int = BLOCKS, *, sequences: int = 32) -> np.ndarray:
-    """Mean loss of each window of the first blocks of the held-out text, in nats per token, computed in float32."""
+def token_losses(model: CausalLM, blocks: int = BLOCKS, *, sequences: int = 32) -> Tensor:
+    """(windows, CONTEXT) loss of each token of the first blocks of the held-out text, in nats, computed in float32."""
     batches, losses = SinglePass(validation_text()), []
     for step in range(VALIDATION_WINDOWS * blocks // (BLOCKS * sequences)):
         ids = batches(step, sequences, CONTEXT)
         each = F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
-        losses.append(each.view(sequences, CONTEXT).mean(1))
-    return torch.cat(losses).numpy().astype(np.float64)
+        losses.append(each.view(sequences, CONTEXT))
+    return torch.cat(losses)
+
+
+def window_losses(model: CausalLM, blocks: int = BLOCKS, *, sequences: int = 32) -> np.ndarray:
+    """Mean loss of each window of the first blocks of the held-out text, in nats per token."""
+    return token_losses(model, blocks, sequences=sequences).mean(1).numpy().astype(np.float64)
 
 
 def train_run(run: Run, work: Path | None = None, *, text: np.ndarray | None = None) -> ScalingResult:

@@ -70,3 +70,17 @@ def test_an_extrapolation_shows_the_law_the_range_and_what_was_measured():
 def test_what_cannot_be_drawn_is_refused(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_kinds_of_text_are_lines_and_the_bold_ones_have_colours():
+    losses = {2e6: {"one": 3.0, "two": 2.0, "three": 1.5}, 8e6: {"one": 2.0, "two": 1.9, "three": 0.75}}
+    figure = scaling_figures.kinds(losses, ["three"])
+    lines = figure.axes[0].lines
+    assert [list(line.get_ydata()) for line in lines] == [[3.0, 2.0], [2.0, 1.9], [1.5, 0.75]]
+    assert all(list(line.get_xdata()) == [2, 8] for line in lines)
+    assert [line.get_color() == scaling_figures.GREY for line in lines] == [True, True, False]
+    assert "three: 1.50 at 2, 0.75 at 8." in figure.get_label()
+    with pytest.raises(ValueError, match="bold"):
+        scaling_figures.kinds(losses, ["four"])
+    with pytest.raises(ValueError, match="len"):
+        scaling_figures.kinds({2e6: {"one": 3.0}})

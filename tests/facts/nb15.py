@@ -5,6 +5,8 @@ import math
 from course_lib.analysis.scaling_law import LAWS
 from course_lib.analysis.training_cost import H100_FLOPS_PER_S, TRAININGS, implied_utilisation, training_cost
 from course_lib.costs import training_flops
+from course_lib.training.corpus import encyclopedia
+from course_lib.training.scaling_kinds import losses_by_kind, shares
 from course_lib.training.scaling_runs import VOCABULARY, results, shape
 
 RUNS = results()
@@ -16,6 +18,8 @@ SAME_COST = [training_flops(run.parameters, run.tokens) for run in RUNS
 SEEDS = [run.loss for run in results(("fit", "seed")) if (run.size, round(run.tokens / 1e6, 1)) == (3, 1.0)]
 [LONG] = [run for run in RUNS if (run.size, round(run.tokens / 1e6, 1)) == (4, 16.0)]
 PASSING = next(loss for _, tokens, loss in LONG.curve if tokens > 3.9e6)  # of the stretch that ends at 4 M tokens
+FOUR, EIGHT = (losses_by_kind()[f"size-8-tokens-{n}000k"] for n in (4, 8))
+GAINS = {kind: share * (FOUR[kind] - EIGHT[kind]) for kind, share in shares().items()}
 HOURS_405B = TRAININGS["Llama-3.1-405B"].gpu_hours
 
 
@@ -43,6 +47,8 @@ COMPUTED = {
     "3.2 with twice": 4.0 * 0.8,
     "2.56 with four": 4.0 * 0.8**2,
     "away 26 %": 1 - EXAM[1] / EXAM[0],
+    "30 % of the whole": GAINS["encyclopedia"] / sum(GAINS.values()),
+    "1,362": sum(len(entry.say) for entry in encyclopedia()),
     "9 % more": SAME_BILL[0] / min(SAME_BILL) - 1,
     "largest 29 %": SAME_BILL[-1] / min(SAME_BILL) - 1,
     "to 40 %": max(SAME_COST) / min(SAME_COST) - 1,
@@ -86,12 +92,12 @@ KNOWN = {
     "loss of 4.0": "an example",
     "takes away 20 %": "an example",
     "1.5 million": "FEWEST_TOKENS",
+    "about 19 times": "counted; tests/training/test_scaling_kinds.py counts a sixteenth of it again",
     "over 400 models": "Hoffmann et al. 2022, abstract",
     "δ = 0.001": "the default of the exercise",
     "+ 16)": "an example",
     "100 times as large": "an example",
     "at 40 %": "an assumption",
-    "and 40 %": "an assumption",
     "reports 38 to 43 %": "Dubey et al. 2024, The Llama 3 Herd of Models, section 3.3",
     "1,000 H100s": "an assumption of the problem",
     "1,000 · 30": "an assumption of the problem",
