@@ -204,7 +204,7 @@ EXERCISES = (
             "6 * num_parameters * num_tokens + 2 * num_parameters * served.",
         )),
     Exercise(
-        "15.2", "what a fit minimizes", objective, check_objective, minutes=8, hints=(
+        "15.2", "what a fit minimizes", objective, check_objective, minutes=7, hints=(
             "Three logarithms for each run: of A / N^alpha, of B / D^beta, and of E. The first is a - alpha * log N.",
             "Stack the three, each of shape (n,), and torch.logsumexp(stacked, 0) is the predicted log L. "
             "e.expand(len(losses)) gives the third one its shape.",
