@@ -408,24 +408,26 @@ def test_a_failing_pass_ends_its_requests_and_nothing_else(draft, error, caplog,
 
 def test_a_request_that_cannot_go_on_ends_alone(draft, caplog, thread_of):
     class Fails(Engine):
-        """Finds nothing to say from the third token on, where a seed asks for it."""
+        """Computes nonsense for the third token, where a seed asks for it."""
 
-        def step(self):
-            ids = [name for name, one in self.requests.items()
-                   if one.params.seed == 13 and len(one.sequence.output_ids) == 2]
-            return [self.fail(self.requests[name].sequence, "out of words") for name in ids] + super().step()
+        def forward(self, work):
+            logits = super().forward(work)
+            for row, one in zip(logits, [one for one in work if one.gets_token], strict=True):
+                if self.requests[one.sequence.request_id].params.seed == 13 and len(one.sequence.output_ids) == 2:
+                    row.fill_(float("nan"))
+            return logits
 
     with serve_in_background(draft, engine=lambda: Fails(draft)) as server:
         bad = ask(server, "POST", CHAT, chat_body(max_tokens=9, seed=12, n=2, ignore_eos=True))
         streamed = ask(server, "POST", CHAT, chat_body(max_tokens=9, seed=13, stream=True, ignore_eos=True))
         assert ask(server, "POST", CHAT, chat_body(max_tokens=9, seed=1)).status == 200
         error = json.loads(bad.body)["error"]
-        assert (bad.status, error["code"], error["message"]) == (500, "request_error",
-                                                                 "the answer cannot go on: out of words")
+        assert (bad.status, error["code"]) == (500, "request_error")
+        assert error["message"].startswith("the answer cannot go on: the model's logits are not finite")
         *_, event, done = events(streamed.chunks)
         assert json.loads(event)["error"]["code"] == "request_error" and done == b"[DONE]"
         assert thread_of(server).failures == 0 and thread_of(server).in_flight == 0
-        assert not thread_of(server).tickets and "out of words" in caplog.text
+        assert not thread_of(server).tickets and "logits are not finite" in caplog.text
 
 
 def test_a_request_behind_one_that_breaks_the_engine_is_served_by_the_next(draft, caplog, thread_of):
