@@ -100,11 +100,6 @@ def dequantize(codes: Tensor, scale: Tensor, *, zero_point: Tensor | float = 0) 
     return scale * (codes.to(scale.dtype) - zero_point)
 
 
-def error_bound(scale: Tensor) -> Tensor:
-    """How far rounding to the nearest code moves a weight at most: half a step, if nothing is clamped."""
-    return scale / 2
-
-
 def round_weights(weight: Tensor, bits: int, per: str | int, *, symmetric: bool = True) -> Tensor:
     """A matrix with every weight moved to its grid, still in floating point: what quantizing does to quality.
 

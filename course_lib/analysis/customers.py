@@ -67,7 +67,8 @@ class Customer:
 ANSWERS = (Limit("capitals", 0.9), Limit("tool_calls", 0.9))  # of 24 questions, one or two are chance
 CUSTOMERS: dict[str, Customer] = {
     "phone": Customer(
-        "phone", "One reader, who wants the next word soon. There is room for little more than a quarter of `plain`.",
+        "phone", "One reader, who wants the next word soon. There is room for little more than a quarter of `plain`'s "
+        "memory.",
         (Limit("nbytes", 0.27), Limit("perplexity", 1.05), *ANSWERS), "gap_s"),
     "chat": Customer(
         "chat", "10,000 users, each of whom asks for 100 tokens every five minutes. They leave if the first word, or "

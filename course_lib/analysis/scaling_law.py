@@ -99,33 +99,13 @@ class ScalingLaw:
         N = math.exp(smallest + math.exp(minimum(cost, -20, 4)))
         return N, self.tokens_for(loss, N)
 
-    def best_within(self, flops: float, served: float = 0) -> tuple[float, float]:
-        """The N and D of the lowest loss that a budget pays for, training and `served` tokens of use together.
 
-        Args:
-            flops: for both, > 0.
-            served: tokens that the finished model will read or write, >= 0.
-        """
-        require(flops > 0, "flops", flops, "> 0")
-        require(served >= 0, "served", served, ">= 0")
-
-        def tokens(log_n: float) -> float:
-            return (flops - serving_flops(math.exp(log_n), served)) / training_flops(math.exp(log_n), 1)
-
-        highest = math.log(flops / max(6, 2 * served)) - 1e-9  # beyond it not one token is left to train on
-        log_n = minimum(lambda x: self.loss(math.exp(x), max(tokens(x), 1e-300)), highest - 60, highest)
-        return math.exp(log_n), tokens(log_n)
-
-
-# Fits to the same models of 70 M to 16 B parameters, those of Hoffmann et al. The second paper read the runs off the
-# first one's figure 4 and fitted them again; its standard errors are 0.03, 124.58, 1293.23, 0.02 and 0.02.
+# Fits to the same models of 70 M to 16 B parameters, those of Hoffmann et al. (arXiv:2203.15556, equation 10 in
+# appendix D.3). Besiroglu et al. (arXiv:2404.10102, table 1) read the runs off the first paper's figure 4 and fitted
+# them again; their standard errors are 0.03, 124.58, 1293.23, 0.02 and 0.02.
 LAWS: dict[str, ScalingLaw] = {
     "Hoffmann et al. 2022": ScalingLaw(E=1.69, A=406.4, B=410.7, alpha=0.34, beta=0.28),
     "Besiroglu et al. 2024": ScalingLaw(E=1.8172, A=482.01, B=2085.43, alpha=0.3478, beta=0.3658),
-}
-LAW_SOURCES: dict[str, str] = {
-    "Hoffmann et al. 2022": "arXiv:2203.15556, appendix D.3, equation 10",
-    "Besiroglu et al. 2024": "arXiv:2404.10102, table 1",
 }
 
 

@@ -19,7 +19,7 @@ from course_lib.scheduler import Batch, Scheduler
 from course_lib.scheduler import Sequence as Running
 
 FAULTS = {
-    "time stamp": "the time of day stands in front of every prompt",
+    "time stamp": "the time of day is put in front of every prompt",
     "stale pages": "a request that comes back after a preemption treats its new, empty pages as computed",
     "wrong scale": "the integers of one matrix are multiplied by the wrong scale",
     "few pages": "there are far too few pages for the requests that run",

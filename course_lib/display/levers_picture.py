@@ -13,7 +13,7 @@ from course_lib.display.diagrams.drawing import SMALL, Drawing, Point
 from course_lib.display.levers_chart import DOT, PLOT, Chart, amount, meets
 
 HIGH, LINE, RING = 640, 26, 16  # the picture, a line of text under it, and the ring around the chosen one
-CROSSED = "× breaks a limit, on these axes or not"
+CROSSED = "× breaks a limit, shown here or not"
 NEAR, FAR = 16, 20  # a name has a line to its point where that is far, or near and another point is nearer
 
 

@@ -180,7 +180,7 @@ def verdict(view: LeversView) -> str:
     wish, chosen, allowed = view.wish, view.chosen, view.allowed
     wanted, some = WANTED[wish.objective], count(len(allowed), "setting")
     if chosen is None:
-        return (f"Nobody is chosen, but {some} {keep(len(allowed))} to all limits; the {wanted} has {allowed[0].name}."
+        return (f"Nobody is chosen, but {some} {keep(len(allowed))} to all limits; {allowed[0].name} has the {wanted}."
                 if allowed else f"Nobody is chosen: none of {len(view.rows)} settings keeps to all limits.")
     value = amount(wish.objective, getattr(chosen, wish.objective))
     if view.broken[chosen.name]:

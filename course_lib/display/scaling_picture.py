@@ -68,7 +68,7 @@ def same_table(models: Sequence[Smaller]) -> str:
     body = "".join(
         f'<tr><th scope="row">{amount(one.model.N, 3)}</th>'
         + (f"<td>{amount(one.model.D, 3)}</td><td>{digits(one.cost)} ×</td><td>{amount(one.pays_from, 3)}</td></tr>"
-           if one.pays_from is not None else '<td colspan="3">never has it</td></tr>') for one in models)
+           if one.pays_from is not None else '<td colspan="3">never reaches it</td></tr>') for one in models)
     return ('<table><caption>smaller models with the loss of ●; the served tokens from which they pay</caption><thead>'
             '<tr><th scope="col">parameters</th><th scope="col">tokens</th><th scope="col">training</th>'
             f'<th scope="col">pays from</th></tr></thead><tbody>{body}</tbody></table>')

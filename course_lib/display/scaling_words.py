@@ -26,8 +26,8 @@ def even_words(view: ScalingView) -> str:
     half = view.smaller[0]
     if half.pays_from is None:
         return f"No model of half that size reaches the loss of {view.alone.loss:.3f}."
-    return (f"Half as many parameters reach {view.alone.loss:.3f} with {amount(half.model.D, 3)} tokens and pay from "
-            f"{amount(half.pays_from, 3)} served tokens on.")
+    return (f"Half as many parameters reach {view.alone.loss:.3f} with {amount(half.model.D, 3)} tokens, and pay off "
+            f"after {amount(half.pays_from, 3)} served tokens.")
 
 
 def remark(view: ScalingView) -> str:
@@ -51,4 +51,4 @@ def range_words(view: ScalingView) -> str:
     outside = [f"{amount(model.N)} on {amount(model.D)}" for model in view.bests if not view.measured.holds(model)]
     if not outside:
         return f"Within the measured range: {where}."
-    return f"Extrapolated: {where}, and {' and '.join(outside)} {'is' if len(outside) == 1 else 'are'} outside of it."
+    return f"Extrapolated: {where}, and {' and '.join(outside)} {'is' if len(outside) == 1 else 'are'} outside it."

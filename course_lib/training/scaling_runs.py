@@ -16,8 +16,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from course_lib.config import ModelConfig, require
 from course_lib.costs import parameter_count
 from course_lib.training.train import TrainConfig
@@ -191,12 +189,3 @@ def results(role: str | Iterable[str] = "fit", path: Path = RESULTS, *, fewest_t
     require(wanted <= set(ROLES), "role", role, f"one or several of {ROLES}")
     found = [result for result in read_results(path) if result.role in wanted and result.tokens >= fewest_tokens]
     return sorted(found, key=lambda result: (result.size, result.tokens, result.rate, result.seed))
-
-
-def paired_error(one: ScalingResult, other: ScalingResult) -> float:
-    """Standard error of the difference between two losses, in nats.
-
-    Both were measured on the same text, so that what makes a part of it hard for both cancels.
-    """
-    difference = np.subtract(one.blocks, other.blocks)
-    return float(difference.std(ddof=1) / math.sqrt(len(difference)))

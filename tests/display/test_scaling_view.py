@@ -43,7 +43,10 @@ def test_the_best_sizes_are_those_of_the_law(name, flops, served):
     assert view.alone[:2] == law.optimal(flops) and view.spent == pytest.approx(1)
     assert view.lowest[:2] == pytest.approx(view.alone[:2], rel=1e-3)
     if served:
-        assert view.paid[:2] == pytest.approx(law.best_within(flops, served), rel=1e-3)
+        sizes = np.geomspace(view.paid.N / 30, flops / max(6, 2 * served) * 0.999, 1_000_001)
+        left = (flops - 2 * served * sizes) / (6 * sizes)
+        best = law.loss(sizes, left).argmin()
+        assert view.paid[:2] == pytest.approx((sizes[best], left[best]), rel=1e-3)
         assert total_flops(*view.paid[:2], served) == pytest.approx(flops)
         assert view.training == pytest.approx(6 * view.paid.N * view.paid.D / flops)
         assert view.paid.loss > view.alone.loss and view.paid.N < view.alone.N
@@ -95,7 +98,7 @@ def test_where_the_laws_were_fitted():
     inside, outside = view_of(flops=1e21), view_of()
     assert range_words(inside) == ("Within the measured range: this law was fitted on 70 M to 16 B parameters and 5 B "
                                    "to 500 B tokens.")
-    assert range_words(outside).endswith("and 29 B on 570 B is outside of it.")
+    assert range_words(outside).endswith("and 29 B on 570 B is outside it.")
     assert "are outside" in range_words(view_of(served=1e12)) and PUBLISHED_RANGE.holds(inside.alone)
     assert "56 K to 1.6 M parameters and 2 M to 16 M tokens" in range_words(view_of(OURS, 1e13))
 
@@ -106,7 +109,7 @@ def test_the_summary_says_both_and_when_half_pays():
         "10²³ FLOPs, law: Besiroglu et al. 2024. Training alone: the best model has 29.4 B parameters, 566 B tokens "
         "(19.2 per parameter), loss 2.032. With 1 T tokens to be served from the same budget: 14.9 B parameters, 783 B "
         "tokens (52.4 per parameter), loss 2.050; 70.1 % of the budget trains it. Half as many parameters reach 2.032 "
-        "with 1.43 T tokens and pay from 881 B served tokens on.")
+        "with 1.43 T tokens, and pay off after 881 B served tokens.")
     assert "served from" not in scaling_summary(view_of())
     assert remark(view_of()) == "19.2 tokens per parameter are best for training alone."
     assert remark(view).startswith("Serving makes the best model 1.97 times smaller: it reads 52.4 tokens")
@@ -255,7 +258,7 @@ def test_every_number_comes_through_the_formulas():
     view = scaling_view(Setting(BESIROGLU, LAWS[BESIROGLU], 5e22, 1e12), FORMULAS)
     shown = panel.picture.value
     assert f'data-size="{view.alone.N:.4g}"' in shown and f'data-paid="{view.paid.N:.4g}"' in shown
-    assert "pay from 77 B served tokens on" in shown and all(asked.values())
+    assert "pay off after 77 B served tokens" in shown and all(asked.values())
     before = dict(asked)
     panel.flops.value = 1e24
     assert all(asked[name] > before[name] for name in asked)

@@ -74,7 +74,7 @@ COMPUTED = {
     "take 0.64 ms": EXCHANGES_S * 1e3,
     "64 exchanges": EXCHANGES_S / 10e-6,
     "1.28 ms": (CUT.gap_s + EXCHANGES_S) * 1e3,
-    "and 3.6 of": COPIES.gap_s / (CUT.gap_s + EXCHANGES_S),
+    "factor of 3.6": COPIES.gap_s / (CUT.gap_s + EXCHANGES_S),
 }
 
 KNOWN = {

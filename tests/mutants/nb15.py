@@ -59,7 +59,7 @@ def predicted_log(params, num_parameters, num_tokens):
                                         e.expand(len(num_tokens)))), 0)
 
 
-@mutant("15.2", "no difference of losses")
+@mutant("15.2", "not a difference of losses")
 def objective_of_the_losses_themselves(params, num_parameters, num_tokens, losses, delta=1e-3):
     return huber_loss(predicted_log(params, num_parameters, num_tokens).exp(), losses, reduction="sum", delta=delta)
 

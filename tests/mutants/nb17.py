@@ -28,7 +28,7 @@ def pareto_where_equals_beat_each_other(rows, better):
     return front(rows, better, lambda a, b: all(x <= y for x, y in zip(a, b)))
 
 
-@mutant("17.1", "\"better\" is asked of one column and not of all")
+@mutant("17.1", "need not be better in all columns")
 def pareto_where_only_better_in_all_beats(rows, better):
     return front(rows, better, lambda a, b: all(x < y for x, y in zip(a, b)))
 
@@ -153,7 +153,7 @@ def choose_the_last_of_equals(rows, limits, objective):
     return best_of([row for row in rows[::-1] if all(within(row, *limit) for limit in limits.items())], objective)
 
 
-@mutant("17.2", "a number of 0 is a number like others")
+@mutant("17.2", "a number of 0 counts like any other")
 def choose_with_zeros_for_nothing(rows, limits, objective):
     return best_of([row for row in rows if all(within(row, c, limit) for c, limit in limits.items() if limit)],
                    objective)
@@ -194,7 +194,7 @@ def diagnosis_takes_lost_pages_for_too_few():
     return {"A": "few pages", "B": "wrong scale", "C": "time stamp"}
 
 
-@mutant("17.3", "do those suffer that never lost a page")
+@mutant("17.3", "do requests that never lost a page suffer")
 def diagnosis_takes_a_scale_for_a_draft():
     return {"A": "stale pages", "B": "careless draft", "C": "time stamp"}
 

@@ -41,7 +41,7 @@ def check_total_flops(attempt: Callable) -> None:
     expect_flops((3, 0, 5), 30, "a token that is served passes forward only: 2 for each parameter, and not 6")
     expect_flops((3, 5, 7), 132, "both bills are added: 6 for a parameter and a training token, 2 for a parameter and "
                                  "a served token")
-    expect_flops((70e9, 1.4e12), 5.88e23, "large numbers are no special case: do not round, and return no integer "
+    expect_flops((70e9, 1.4e12), 5.88e23, "large numbers are no special case: do not round, and do not use integer "
                                           "division")
     expect_flops((0.5, 4, 3), 15, "parameters may be given in billions: do not round them")
 
@@ -83,7 +83,7 @@ def check_objective(attempt: Callable) -> None:
     params = [log(24), log(90), log(2), *powers]
     expect_value(params, [(*run, 38.0)], 0.0, "the three terms add up: E + A / N^alpha + B / D^beta")
     expect_value(params, [(*run, 38 * math.exp(-off))], off**2 / 2,
-                 "the residual is log(predicted) - log(measured), no difference of losses; a small one costs r² / 2")
+                 "the residual is log(predicted) - log(measured), not a difference of losses; a small one costs r² / 2")
     expect_value(params, [(*run, 38 * math.exp(off))], off**2 / 2, "too low costs as much as too high")
     far = 1e-3 * (0.3 - 5e-4)
     expect_value(params, [(*run, 38 * math.exp(-0.3))], far, "beyond delta the Huber loss is a straight line: "
@@ -164,7 +164,7 @@ def check_break_even_tokens(attempt: Callable) -> None:
 
     expect_tokens((1.0, 60.0), (2.0, 20.0), 60.0, "training costs 360 and 240, so the small one starts with 120 more; "
                   "each token saves 2 · (2 - 1) = 2")
-    expect_tokens((1.0, 60.0), (5.0, 9.0), 11.25, "a served token costs 2 N, and no 6 N, and it is the difference of "
+    expect_tokens((1.0, 60.0), (5.0, 9.0), 11.25, "a served token costs 2 N, not 6 N, and it is the difference of "
                   "the two sizes that counts")
     expect_tokens((3.0, 40.0), (4.0, 21.0), 108.0, "from a pair (N, D), training costs 6 N D: take the difference of "
                   "the two bills, and not of the tokens")
@@ -178,7 +178,7 @@ def check_break_even_tokens(attempt: Callable) -> None:
 SUSPECTS = ("other text", "too noisy", "rate still high", "text seen before")
 EVIDENCE = {
     "A": "these three runs differ in nothing but chance; which suspect is a matter of chance?",
-    "B": "a curve and a held-out loss are measured on different texts, and here the two agree; whom does that clear?",
+    "B": "a curve and a held-out loss come from different texts, and here they agree; which suspect does that clear?",
     "C": "which suspect would make the loss lower, and not higher?",
 }
 
@@ -218,15 +218,15 @@ EXERCISES = (
         )),
     Exercise(
         "15.4", "when the small model pays", break_even_tokens, check_break_even_tokens, minutes=4, hints=(
-            "The small one costs more in training, and less with every token that it serves. When is it even?",
+            "The small one costs more in training, and less with every token that it serves. When are they even?",
             "Divide the difference of the training bills by what one served token saves.",
             "max(0, (6 Ns Ds - 6 Nl Dl) / (2 Nl - 2 Ns)), with s and l for small and large.",
         )),
     Exercise(
         "15.5", "points that cost nothing", diagnosis, check_diagnosis, minutes=5, kind="find the bug",
         difficulty="stretch", hints=(
-            "Take one fact, and one suspect after the other: if this one were guilty, would the fact be another?",
-            "Noise is what a seed changes. A text that a model has read has a lower loss afterwards.",
-            "The one who is left: what does every run do on its way to its end, and only there completes?",
+            "Take one fact, and one suspect after the other: if this one were guilty, would the fact be different?",
+            "Noise is what changes with the seed. A text that a model has read has a lower loss afterwards.",
+            "The one that is left: what does every run do on its way, and complete only at its end?",
         )),
 )

@@ -56,7 +56,7 @@ def check_pareto(attempt: Callable) -> None:
                  "C is beaten; the others are not")
     expect_front({"C": (3, 3), "D": (1, 5), "A": (5, 1)}, "CDA", "return the rows in the order in which they came")
     expect_front({"A": (2, 4), "B": (2, 3), "C": (6, 2)}, "BC", "A is as good as B in one column and worse in the "
-                 "other: that is beaten, \"better\" is asked of one column and not of all")
+                 "other: B beats it, and need not be better in all columns")
     expect_front({"A": (2, 4), "B": (2, 4), "C": (9, 9)}, "AB", "two rows that are equal in all columns do not beat "
                  "each other: both stay")
     expect_front({"A": (1, 9), "B": (2, 8), "C": (3, 2), "D": (4, 6), "E": (5, 5)}, "ABC", "compare each row with "
@@ -68,7 +68,7 @@ def check_pareto(attempt: Callable) -> None:
                  TWO, extra=["tokens_per_s"])
     three = {"dollars_per_million": "less", "capitals": "more", "ttft_s": "less"}
     expect_front({"A": (1, 0.5, 3), "B": (2, 0.9, 2), "C": (2, 0.8, 2), "D": (3, 0.5, 1), "E": (1, 0.0, 3)}, "ABD",
-                 "look at every column of better, however many there are; a share of 0 is a number like others", three)
+                 "look at every column of better, however many there are; a share of 0 counts like any other", three)
     expect_front({}, "", "without rows there is no front: an empty list")
 
 
@@ -119,7 +119,7 @@ def check_choose(attempt: Callable) -> None:
     equal = {"A": (2, 1, 0.5, 7), "B": (1, 3, 0.5, 7), "C": (1, 2, 0.5, 7)}
     expect_choice({}, "dollars_per_million", "B", "of equal rows take the first", equal)
     expect_choice({}, "tokens_per_s", "A", "of equal rows take the first, also where more is better", equal)
-    expect_choice({"capitals": 0}, "dollars_per_million", "B", "a limit or a number of 0 is a number like others",
+    expect_choice({"capitals": 0}, "dollars_per_million", "B", "a limit or a number of 0 counts like any other",
                   {"A": (1, 1, -1, 7), "B": (2, 1, 0, 7)})
     expect_choice({}, "gap_s", None, "without rows there is nothing to choose: None", {})
 
@@ -134,7 +134,7 @@ def diagnosis() -> dict[str, str]:
 
 EVIDENCE = {
     "A": "which of its answers are wrong, and from which token on? Compare with `preempted_at`.",
-    "B": "how far do its answers get before they are wrong, and do those suffer that never lost a page?",
+    "B": "how far do its answers get before they go wrong, and do requests that never lost a page suffer, too?",
     "C": "its texts are right. How many prompt tokens did it find in the prefix index, and why might no two prompts "
          "begin alike?",
 }
@@ -149,8 +149,8 @@ EXERCISES = (
         "17.1", "settings that nobody beats", pareto, check_pareto, minutes=8, hints=(
             "Write a function beats(one, other) first. It looks at all columns of better, and needs all of one "
             "comparison and any of another.",
-            "To have one direction only, turn every number around of which more is better: put a minus before it. "
-            "Then less is better everywhere.",
+            "To have one direction only, put a minus in front of the numbers of which more is better. Then less is "
+            "better everywhere.",
             "[row for row in rows if not any(beats(other, row) for other in rows)]. A row never beats itself, because "
             "it is better in no column.",
         )),
@@ -164,10 +164,10 @@ EXERCISES = (
     Exercise(
         "17.3", "diagnose three engines", diagnosis, check_diagnosis, minutes=10, kind="find the bug",
         difficulty="stretch", hints=(
-            "For each engine mark what is different from the healthy one: a counter, some of its texts, or nearly all "
+            "For each engine write down what differs from the healthy one: a counter, some of its texts, or nearly all "
             "of them.",
             "The healthy engine preempts, too. So a preemption is not the fault; but what happens after it may be.",
-            "Somebody whose texts are all right has computed the right numbers, only too many of them. Somebody whose "
-            "texts are nearly all wrong has wrong weights or a wrong sampler from the first token on.",
+            "An engine that writes only right texts has computed the right numbers, but perhaps too many of them. One "
+            "whose texts are nearly all wrong has wrong weights or a wrong sampler, from the first token on.",
         )),
 )
