@@ -40,7 +40,7 @@ lab: $(INSTALLED)  ## open the notebooks in JupyterLab (ARGS=--no-browser and th
 
 test: $(INSTALLED)  ## ruff, unit tests, doctests and every notebook
 	$(PY) -m ruff check .
-	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not browser" --ignore tests/kernels $(NBVAL) $(ARGS) tests course_lib notebooks
+	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not browser" --ignore tests/kernels $(NBVAL) $(ARGS) tests course_lib notebooks
 	@echo 'Not in here: make test-browser (needs Chromium), make test-kernels (brings Triton).'
 
 test-notebooks: $(INSTALLED)  ## the notebooks alone

@@ -71,7 +71,7 @@ def load(name_or_path: str | Path | None = None, device: str | torch.device | No
         device: None: as `course_lib.device()` says.
         dtype: of the weights; None: float32 on the CPU, bfloat16 elsewhere.
         compile: make the decode step once, for all positions: with a C++ compiler, at the first new token, which then
-            takes about a minute; as a CUDA graph on a GPU.
+            takes up to two minutes; as a CUDA graph on a GPU.
 
     Raises:
         ValueError: there is no such checkpoint, or it is incomplete or of an unknown kind; the

@@ -129,8 +129,8 @@ def record(model: CausalLM, ids: Tensor, position: Tensor, keys: Tensor, values:
 
 
 def compile_steps(model: CausalLM, **options: Any) -> None:
-    """Make the decode steps of a model static: compiled on a CPU, at the first step, which then takes about a minute;
-    recorded as a CUDA graph on a GPU, at the first step with each cache.
+    """Make the decode steps of a model static: compiled on a CPU, at the first step, which then takes up to two
+    minutes; recorded as a CUDA graph on a GPU, at the first step with each cache.
 
     Args:
         model: a `CausalLM`; it stays the same object.

@@ -101,7 +101,7 @@ class Engine:
         max_num_batched_tokens: tokens in a pass, >= max_num_seqs; longer prompts are read in several passes.
         block_size: tokens in a page.
         num_blocks: pages; None: room for `max_num_seqs` full contexts, but no more than half a gigabyte.
-        enable_prefix_caching: reuse the pages of equal beginnings.
+        enable_prefix_caching: reuse the pages of equal beginnings; several answers to one prompt then read it once.
 
     Attributes:
         batch: what the last pass consisted of.

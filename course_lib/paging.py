@@ -176,15 +176,28 @@ class BlockManager:
         return table.num_tokens == len(table.block_ids) * self.block_size
 
     def is_shared(self, table: BlockTable) -> bool:
-        """Whether another table has the last page too."""
-        return bool(table.block_ids) and self.ref_counts[table.block_ids[-1]] > 1
+        """Whether the last page is not this table's alone: another table has it too, or the index."""
+        last = table.block_ids[-1] if table.block_ids else None
+        return last is not None and (self.ref_counts[last] > 1 or self.prefixes[last] is not None)
 
-    def fork(self, table: BlockTable) -> BlockTable:
-        """A second table of the same text, whose pages both share until one of them writes to the last."""
-        for block_id in table.block_ids:
+    def fork(self, table: BlockTable, num_tokens: int | None = None) -> BlockTable:
+        """A second table of the same text, whose pages both share until one of them writes to the last.
+
+        Args:
+            num_tokens: of the text's beginning, in [0, table.num_tokens]; None: of all.
+
+        Raises:
+            ValueError: the text is not that long.
+        """
+        n = table.num_tokens if num_tokens is None else num_tokens
+        require(0 <= n <= table.num_tokens, "num_tokens", n, f"in [0, {table.num_tokens}]")
+        shared, prefix = table.block_ids[: self.blocks_for(n)], table.prefix
+        full = min(table.num_full_blocks, n // self.block_size)
+        for _ in range(full, table.num_full_blocks):
+            prefix = prefix.parent
+        for block_id in shared:
             self.take(block_id)
-        return BlockTable(list(table.block_ids), table.num_tokens, table.num_tokens, table.prefix,
-                          table.num_full_blocks)
+        return BlockTable(list(shared), n, n, prefix, full)
 
     def cache_full_blocks(self, table: BlockTable, token_ids: Sequence[int], num_computed_tokens: int) -> None:
         """Enter the pages that are full by now into the index. Not before: nobody may find what nobody has computed.

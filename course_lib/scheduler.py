@@ -166,12 +166,39 @@ class Scheduler:
         """
         while (self.waiting and len(self.running) < self.max_num_seqs
                and batch.num_tokens < self.max_num_batched_tokens
-               and self.blocks.can_allocate(self.waiting[0].token_ids)):
+               and self.take_pages(self.waiting[0], batch)):
             sequence = self.waiting.popleft()
-            sequence.table = self.blocks.allocate(sequence.token_ids)
-            sequence.num_computed_tokens = sequence.table.num_cached_tokens
             self.running.append(sequence)
             self.add_chunk(sequence, batch)
+
+    def take_pages(self, sequence: Sequence, batch: Batch) -> bool:
+        """Give a sequence its pages; False if it has to wait for memory, or for its twin to have read the prompt."""
+        if twin := self.twin(sequence):
+            return self.share_pages(sequence, twin, batch)
+        if not self.blocks.can_allocate(sequence.token_ids):
+            return False
+        sequence.table = self.blocks.allocate(sequence.token_ids)
+        sequence.num_computed_tokens = sequence.table.num_cached_tokens
+        return True
+
+    def twin(self, sequence: Sequence) -> Sequence | None:
+        """One that runs and has this text as its prompt: another answer to the same question."""
+        if not self.blocks.enable_prefix_caching:
+            return None
+        text = sequence.token_ids
+        return next((one for one in self.running if one.num_prompt_tokens == len(text)
+                     and one.token_ids[: len(text)] == text), None)
+
+    def share_pages(self, sequence: Sequence, twin: Sequence, batch: Batch) -> bool:
+        """Fork the twin's pages, so that a prompt is read once; the last token goes through the model again."""
+        known = len(sequence.token_ids) - 1
+        if twin.num_computed_tokens < known or self.blocks.num_free_blocks == 0:
+            return False
+        sequence.table = self.blocks.fork(twin.table, known)
+        if copy := self.blocks.append(sequence.table):
+            batch.copies.append(copy)
+        sequence.num_computed_tokens = known
+        return True
 
     def add_chunk(self, sequence: Sequence, batch: Batch) -> None:
         """As much of a prompt as the budget still holds."""

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from course_lib.classroom.answers import nb13 as answers
+from course_lib.classroom.checks import nb13 as finished
 from course_lib.detokenize import DecodeStream, longest_overlap
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer
 
@@ -169,6 +171,45 @@ def test_a_single_string_is_one_stop_string():
 def test_a_stop_string_across_a_skipped_control_token():
     stream = DecodeStream(Cut([b"EN", b"D"]), ["END"])
     assert [stream.push(i) for i in (0, 2, 1)] == ["", "", ""] and stream.stopped == "END"
+
+
+# The two functions of notebook 13 that a reader writes, one after the other
+
+
+def told(parts, pieces, stops):
+    """What a reader is shown, token by token, and the stop string that ended it; as the notebook composes them."""
+    shown, data, held = [], b"", ""
+    for piece in pieces:
+        text, data = parts.decode_increment(data, piece)
+        safe, held, stop = parts.release(held, text, stops)
+        shown.append(safe)
+        if stop:
+            return shown, stop
+    safe, held, stop = parts.release(held, data.decode(errors="replace"), stops)
+    return [*shown, safe if stop else safe + held], stop
+
+
+@st.composite
+def cut_and_stops(draw):
+    """Bytes, mostly of some text, cut anywhere, and stop strings: some of any characters, some that occur."""
+    data = draw(st.one_of(texts, st.text(alphabet="abé♥").map(str.encode), st.binary(max_size=12)))
+    text = data.decode("utf-8", "replace")
+    places = st.integers(0, len(text))
+    parts = draw(st.lists(st.tuples(places, st.integers(1, 4)).map(lambda cut: text[cut[0] : sum(cut)]), max_size=2))
+    any_stops = draw(st.lists(st.text(alphabet="abé♥\ufffd", min_size=1, max_size=4), max_size=2))
+    return draw(cut_bytes(st.just(data))), draw(st.permutations([*filter(None, parts), *any_stops]))
+
+
+@pytest.mark.parametrize("parts", [answers, finished], ids=["answers", "finished"])
+@given(cut_and_stops())
+@example(([b"\xe2\x99", b"\xa5", b"U", b"ser", b": x"], ["User:", "s"]))
+@example(([b"a", b"a\xc3"], ["a\ufffd"]))
+@example(([b"\xed", b"\xa0", b"\x80a"], ["\ufffda"]))
+def test_decoder_and_stop_matcher_together_are_the_text_until_its_stop_string(parts, case):
+    pieces, stops = case
+    before, found = until_stop(b"".join(pieces).decode("utf-8", "replace"), stops)
+    shown, stop = told(parts, pieces, stops)
+    assert ("".join(shown), stop) == (before, found)
 
 
 # Control tokens, mistakes

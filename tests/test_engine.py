@@ -156,6 +156,32 @@ def test_a_system_prompt_is_read_once(lm):
     assert (stats.prefix_hits, stats.prefix_queries) == (40, 23 + 21 + 29)
 
 
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 40])
+def test_several_answers_to_one_prompt_read_it_once(length, lm):
+    prompt = torch.arange(length).remainder(50).tolist()
+    drawn = [SamplingParams(temperature=1, seed=seed, max_tokens=20, ignore_eos=True) for seed in range(4)]
+    engine, positions, texts = Engine(lm, max_num_batched_tokens=32), {}, {}
+    for i, params in enumerate(drawn):
+        engine.add_request(str(i), prompt, params)
+    copies = 0
+    while engine.has_unfinished_requests():
+        for output in engine.step():
+            positions.setdefault(output.request_id, []).append(output.step.positions)
+            texts.setdefault(output.request_id, []).append(output.step.token_id)
+        copies += len(engine.batch.copies)
+    assert [sum(positions[str(i)]) for i in range(4)] == [length + 19, *[20] * 3], "the others read its last token"
+    assert copies == (0 if length % 16 == 1 else 3), "and write into a page of their own"
+    for i, params in enumerate(drawn):
+        assert texts[str(i)] == list(generate(lm, prompt, params).token_ids)
+
+
+def test_without_prefix_caching_every_request_reads_its_prompt(lm):
+    engine = Engine(lm, enable_prefix_caching=False)
+    for name in "ab":
+        engine.add_request(name, [1, 2, 3], replace(GREEDY, max_tokens=1))
+    assert [output.step.positions for output in engine.step()] == [3, 3]
+
+
 def test_steps_tell_positions_seconds_and_probabilities(lm, monkeypatch):
     monkeypatch.setattr("course_lib.engine.time", SimpleNamespace(perf_counter=count().__next__))  # a pass is 1 s
     params = replace(GREEDY, logprobs=3, ignore_eos=True)
@@ -256,7 +282,7 @@ def test_a_sampler_that_breaks_a_grammar_ends_only_that_request():
                            structured_outputs=StructuredOutputsParams(choice=("seven whales", "one")))
     engine = Engine(lm)
     for name, params in (("a", free), ("bound", bound), ("b", free)):
-        engine.add_request(name, lm.tokenizer.encode("How many?"), params)
+        engine.add_request(name, lm.tokenizer.encode(f"How many {name}?"), params)
     outputs = [output for _ in range(3) for output in engine.step()]
     assert [(o.request_id, o.step and o.step.token_id, o.finish_reason) for o in outputs] == [
         ("a", 7, None), ("b", 7, None), ("bound", None, "error"),

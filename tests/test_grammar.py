@@ -26,8 +26,9 @@ from course_lib.grammar import Grammar, LogitsProcessor, TokenTree, grammar_for,
 from course_lib.json_schema import check_value, is_valid, schema_pattern
 from course_lib.sampling import filter_logits
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe
-from course_lib.tool_calls import parse_ids
-from course_lib.tool_messages import call_tag
+from course_lib.tool_calls import CLOSE, OPEN, parse_ids
+from course_lib.tool_messages import call_schema, call_tag
+from course_lib.tools import CALCULATOR, dictionary_tool
 from course_lib.training.corpus import TOOLS
 
 BYTES = {bytes([i]): i for i in range(256)}
@@ -393,24 +394,34 @@ def oracle_mask(matcher, n_vocab):
     return np.unpackbits(bits.view(np.uint8), bitorder="little")[:n_vocab].astype(bool)
 
 
-def differences(name, structured, oracle, walks=3, steps=40):
-    """Tokens that one allows and the other does not, after every beginning of random walks; and how many those were."""
+def differences(name, structured, oracle, walks=3, steps=40, likely=()):
+    """What one allows and the other does not, as pairs of a beginning and a token; and the beginnings of random walks
+    that were compared.
+
+    Args:
+        likely: sets of tokens. Every other one comes from the first of them that has any that may come.
+    """
     tokenizer, end, rng = tokenizer_of(name), ENDS[name], random.Random(0)
-    n_vocab, found, seen = max(tokenizer.ids) + 1, set(), 0
+    n_vocab, found, seen = max(tokenizer.ids) + 1, set(), []
     for _ in range(walks):
         # no_forcing: where only one text can follow, llguidance would allow only that text's own tokenization
         matcher = LLMatcher(oracle_tokenizer(name), '%llguidance {"no_forcing": true}\nstart: ' + oracle)
         assert not matcher.get_error()
-        processor = LogitsProcessor(grammar_for(structured, tokenizer), {end})
+        processor, text = LogitsProcessor(grammar_for(structured, tokenizer), {end}), b""
         for _ in range(steps):
             ours, theirs = processor.allowed(n_vocab).numpy(), oracle_mask(matcher, n_vocab)
-            found |= {tokenizer.decode_single_token_bytes(int(i)) for i in np.flatnonzero(ours != theirs)}
-            seen += 1
-            token_id = int(rng.choice(np.flatnonzero(ours & theirs)))
+            found |= {(text, tokenizer.decode_single_token_bytes(int(i))) for i in np.flatnonzero(ours != theirs)}
+            seen.append(text)
+            both = np.flatnonzero(ours & theirs)
+            assert len(both), f"after {text} nothing is allowed by both"
+            if likely and rng.random() < 0.5:
+                both = next((some for ids in likely if len(some := np.intersect1d(both, ids))), both)
+            token_id = int(rng.choice(both))
             if token_id == end:
                 break
             processor.advance(token_id)
             matcher.consume_token(token_id)
+            text += tokenizer.decode_single_token_bytes(token_id)
     return found, seen
 
 
@@ -419,28 +430,69 @@ def differences(name, structured, oracle, walks=3, steps=40):
 def test_masks_of_regexes_are_llguidances(name, pattern):
     oracle = "R\nR: /(" + pattern.replace("/", r"\/").replace(r"\d", "[0-9]") + ")/"
     found, seen = differences(name, StructuredOutputsParams(regex=pattern), oracle)
-    assert found == set() and seen >= 3
+    assert found == set() and len(seen) >= 3
+
+
+def oracle_json(schema):
+    """llguidance's rule for a schema, with the white space of ours."""
+    space = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    return "%json " + json.dumps({**schema, "x-guidance": space})
+
+
+def is_known(beginning, token):
+    """Whether the token is one that JSON allows in a string and llguidance does not: the character DEL itself, the
+    escape of a slash, and \\u with the number of a character that needs no escape."""
+    return (b"\x7f" in token or b"\\/" in beginning[-1:] + token
+            or re.search(rb"\\u[0-9a-fA-F]", beginning[-5:] + token) is not None)
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: json.dumps(schema)[:30])
 def test_masks_of_schemas_are_llguidances(name, schema):
-    """With the same white space. llguidance leaves out the character DEL, which JSON allows in a string, and allows a
-    surrogate's escape without its partner, which is no character."""
-    space = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-    oracle = "%json " + json.dumps({**schema, "x-guidance": space})
-    found, seen = differences(name, StructuredOutputsParams(json=schema), oracle)
-    known = re.compile(rb".*\x7f.*|[dD\\]?[89a-fA-F]*", re.DOTALL)
-    assert {token for token in found if not known.fullmatch(token)} == set()
-    assert seen >= 3
+    found, seen = differences(name, StructuredOutputsParams(json=schema), oracle_json(schema))
+    assert {pair for pair in found if not is_known(*pair)} == set()
+    assert len(seen) >= 3
 
 
-def test_the_two_places_where_llguidance_differs():
+CALLED = {tool.name: tool.schema for tool in (CALCULATOR, dictionary_tool({}))}
+ONE_CALL = call_tag([*CALLED.values()])
+TEXT_FIRST = {"type": "sequence", "elements": [{"type": "any_text"}, json.loads(ONE_CALL.structural_tag)["format"]]}
+CALL_FORMS = {"call": ONE_CALL, "call | TEXT": call_tag([*CALLED.values()], text=True),
+              "TEXT call": StructuredOutputsParams(structural_tag={"format": TEXT_FIRST})}
+
+
+@pytest.mark.parametrize("name, form", [*((name, form) for name in ("pocket", "tiny") for form in CALL_FORMS),
+                                        ("bytes", "call")])
+def test_masks_of_calls_are_llguidances(name, form):
+    """A call of one of the two tools; or text in its place; or text in front of it.
+
+    `pocket` has control tokens for both tags, "tiny" for the first, "bytes" for none: there the tags are letters. Left
+    out are letters as tags beside free text, which may hold the same letters, and what `is_known` names. So that
+    walks come to the end of a call, they often open one, and often write a quote."""
+    tokenizer, control = tokenizer_of(name), tokenizer_of(name).special_tokens
+    begin, end = (tag if tag in control else json.dumps(tag) for tag in (OPEN, CLOSE))
+    rules = [f'{tool}: {begin} "\\n" {oracle_json(closed(call_schema(schema["function"])))} "\\n" {end}'
+             for tool, schema in CALLED.items()]
+    oracle = "\n".join([form, f"call: {' | '.join(CALLED)}", *rules, r"TEXT: /(.|\n)*/"])
+    opening = [control[OPEN]] if OPEN in control else []
+    quotes = [i for i in tokenizer.ids if b'"' in tokenizer.decode_single_token_bytes(i)]
+    found, seen = differences(name, CALL_FORMS[form], oracle, walks=40, steps=90, likely=[opening, quotes])
+    assert {pair for pair in found if not is_known(*pair)} == set()
+    whole = b" ".join(text for text in seen if text.endswith(CLOSE.encode()))
+    assert all(f'"name": "{tool}"'.encode() in whole for tool in CALLED)
+    assert "TEXT" not in form or any(text and OPEN.encode() not in text for text in seen)
+
+
+def test_the_places_where_llguidance_differs():
+    """And a surrogate, which is no character, is never without its other half."""
+    automaton = schema_automaton('{"type": "string"}')
+    for text in ('"\x7f"', r'"\/"', r'"\u0041"', r'"\ud83d\ude00"'):
+        matcher = LLMatcher(oracle_tokenizer("bytes"), "start: " + oracle_json({"type": "string"}))
+        assert matches(automaton, text) and matcher.validate_tokens([*text.encode()]) < len(text)
     processor = processor_of("bytes", json={"type": "string"})
     for byte in b'"\\ud800':
         processor.advance(byte)
-    assert processor.allowed(257).nonzero()[:, 0].tolist() == [ord("\\")]  # the other half has to follow
-    assert matches(schema_automaton('{"type": "string"}'), '"\x7f"')
+    assert processor.allowed(257).nonzero()[:, 0].tolist() == [ord("\\")]
 
 
 # --- processors ---------------------------------------------------------------------------------

@@ -147,6 +147,20 @@ def test_a_fork_shares_pages_until_one_of_both_writes():
     assert twin.block_ids and [blocks.ref_counts[i] for i in twin.block_ids] == [1, 1]
 
 
+def test_a_fork_of_a_beginning_writes_into_no_page_that_others_or_the_index_know():
+    blocks = BlockManager(6, 4)
+    table = filled(blocks, [*A, 5, 6, 7, 8])
+    twin = blocks.fork(table, 6)
+    assert twin.block_ids == table.block_ids[:2] and (twin.num_tokens, twin.num_full_blocks) == (6, 1)
+    assert twin.prefix is table.prefix.parent
+    blocks.free(table)
+    source, target = blocks.append(twin)
+    assert blocks.find_prefix([*A, 5, 6, 7, 8, 0])[0] == [twin.block_ids[0], source] and target == twin.block_ids[1]
+    assert blocks.fork(twin, 0).block_ids == []
+    with pytest.raises(ValueError, match=r"num_tokens = 8 .*\[0, 7\]"):
+        blocks.fork(twin, 8)
+
+
 def test_a_fork_of_full_pages_copies_nothing():
     blocks = BlockManager(5, 4)
     table = filled(blocks, A)
@@ -249,7 +263,8 @@ class Paging(RuleBasedStateMachine):
     @rule(data=st.data())
     def fork(self, data):
         table, text = data.draw(st.sampled_from(self.live))
-        self.live.append([self.blocks.fork(table), text])
+        n = data.draw(st.integers(0, len(text)))
+        self.live.append([self.blocks.fork(table, n), text[:n]])
 
     @precondition(lambda self: getattr(self, "live", None))
     @rule(data=st.data())

@@ -187,6 +187,23 @@ def test_the_newest_gives_its_pages_to_the_oldest_and_computes_them_again():
     assert scheduler.num_preemptions == 1
 
 
+def test_a_second_answer_waits_until_the_prompt_is_read_and_then_shares_its_pages():
+    scheduler, model = make(block_size=4, max_num_batched_tokens=8)
+    prompt = [1, 2, 0, 1, 2, 0, 1, 2, 0, 1]
+    first, second = (scheduler.add(name, prompt, max_tokens=5) for name in ("first", "second"))
+    last = scheduler.add("last", [2, 2], max_tokens=1)
+    assert ids_of(step(scheduler, model)[0]) == [("first", 8)]
+    assert ids_of(step(scheduler, model)[0]) == [("first", 2)], "the second has to wait, and nobody overtakes it"
+    batch = scheduler.schedule()
+    assert ids_of(batch) == [("first", 1), ("second", 1), ("last", 2)]
+    assert second.table.block_ids[:2] == first.table.block_ids[:2]
+    assert batch.copies == [(first.table.block_ids[2], second.table.block_ids[2])]
+    scheduler.update(batch, model(batch))
+    finish(scheduler, model)
+    assert first.output_ids == second.output_ids == alone(prompt, 5, ()) and last.output_ids == alone([2, 2], 1, ())
+    assert scheduler.blocks.num_used_blocks == 0
+
+
 def test_what_a_preempted_request_had_computed_is_found_again_where_nobody_took_it():
     scheduler, model = make(num_blocks=5, block_size=2)
     scheduler.add("old", [1] * 4, max_tokens=2)

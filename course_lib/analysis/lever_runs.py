@@ -40,6 +40,7 @@ from course_lib.training.questions import SEED, Question, user
 
 ALONE = 5  # questions that one reader asks
 NEW_TOKENS = 24  # of an answer at most
+QUESTIONS = 24  # of each kind, for the shares of right answers
 COUNTED = 1_000_000  # tokens of text, for the draft by counts
 SHARED_EXCHANGES = 4  # that every prompt begins with: an example of what answers should be like
 
@@ -73,7 +74,7 @@ class Bench:
         questions: of each kind, for the shares of right answers.
     """
 
-    def __init__(self, lm: LanguageModel, *, questions: int = 24) -> None:
+    def __init__(self, lm: LanguageModel, *, questions: int = QUESTIONS) -> None:
         self.lm, self.n = lm, questions
         self.models: dict[tuple[str, bool], LanguageModel] = {("float32", False): lm}
         self.qualities: dict[tuple[str, str, SamplingParams], Quality] = {}

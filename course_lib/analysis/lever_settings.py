@@ -24,7 +24,7 @@ class Setting:
         max_num_seqs: requests that share a pass, >= 1.
         enable_prefix_caching: whether equal beginnings of prompts are read once.
         params: how tokens are chosen; its max_tokens does not count.
-        compiled: a decode step made by PyTorch's compiler; takes half a minute to begin with.
+        compiled: a decode step made by PyTorch's compiler; its first step takes up to two minutes.
 
     Raises:
         ValueError: there is no such choice. A rounded cache, a draft and a compiled step are for one reader without

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from course_lib.analysis.lever_runs import Bench, Timing
+from course_lib.analysis.lever_runs import QUESTIONS, Bench, Timing
 from course_lib.analysis.lever_settings import Setting
 from course_lib.checkpoint import LanguageModel
 from course_lib.config import SamplingParams, require
@@ -70,7 +70,7 @@ class Row:
 
 
 def measure(lm: LanguageModel, settings: Sequence[Setting] = SETTINGS, *, dollars_per_hour: float = 0.10,
-            rounds: int = 2, questions: int = 24) -> list[Row]:
+            rounds: int = 2, questions: int = QUESTIONS) -> list[Row]:
     """Measure every setting: speed in `rounds` turns, of which the best counts, and quality once for each numerics.
 
     Args:

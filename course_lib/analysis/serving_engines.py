@@ -27,6 +27,9 @@ from course_lib.generate import generate
 SLOTS = 32  # requests that an engine serves at the same time
 PROMPT_TOKENS = (10, 200)
 READ = 60_000  # tokens of text that the prompts are cut from
+# What `transformers` gets for its continuous batching: as many tokens a pass as our engine, and pages of 256 tokens, a
+# third more than the longest requests fill. Unasked it fills nine tenths of the free memory, anew for each workload.
+PASS_TOKENS, PAGES = 512, 128
 
 
 class Job(NamedTuple):
@@ -109,22 +112,28 @@ def padded(name: str) -> Run:
 
 
 def continuous(name: str) -> Run:
-    """Continuous batching in `transformers`: what its `generate_batch` does, with a length for each request."""
+    """Continuous batching in `transformers`: what its `generate_batch` does, with a length for each request.
+
+    Answers that are missing, because it has stopped for an error of its own, are a `RuntimeError`.
+    """
     import transformers as t  # optional, and only for this
 
     model = t.AutoModelForCausalLM.from_pretrained(find_folder(name), dtype=torch.float32,
                                                    attn_implementation="sdpa").eval()
     model.generation_config.eos_token_id = None
     settings = t.GenerationConfig(do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=512)
+    sizes = t.ContinuousBatchingConfig(max_requests_per_batch=SLOTS, max_batch_tokens=PASS_TOKENS, num_blocks=PAGES)
 
     def run(jobs: Sequence[Job]) -> list[list[int]]:
         answers = {}
-        with model.continuous_batching_context_manager(generation_config=settings) as manager:
+        with model.continuous_batching_context_manager(settings, continuous_batching_config=sizes) as manager:
             names = [manager.add_request(job.prompt_ids, max_new_tokens=job.new_tokens) for job in jobs]
             while len(answers) < len(jobs) and manager.is_running():
                 result = manager.get_result(timeout=1)
                 if result is not None and result.is_finished():
                     answers[result.request_id] = list(result.generated_tokens)
+        if len(answers) < len(jobs):
+            raise RuntimeError(f"{len(jobs) - len(answers)} of {len(jobs)} requests have no answer")
         return [answers[name] for name in names]
 
     return run

@@ -70,7 +70,7 @@ class TrainingCost:
     dollars: float
 
 
-def training_cost(name: str, tokens: float, *, utilisation: float = 0.4, dollars_per_hour: float = 2.0,
+def training_cost(name: str, tokens: float, *, utilisation: float = 0.4, dollars_per_hour: float = 2.5,
                   flops_per_s: float = H100_FLOPS_PER_S, context: int = 8192) -> TrainingCost:
     """What it costs to train a published shape.
 

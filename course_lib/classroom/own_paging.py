@@ -146,7 +146,8 @@ class OwnScheduler(Scheduler):
             sequence = self.waiting[0]
             found, _ = self.blocks.find_prefix(sequence.token_ids)
             revived = sum(self.blocks.ref_counts[block_id] == 0 for block_id in found)
-            missing = len(sequence.token_ids) - len(found) * self.blocks.block_size
+            twin = self.twin(sequence)  # shares all its pages
+            missing = 1 if twin else len(sequence.token_ids) - len(found) * self.blocks.block_size
             waiting = [missing, *(len(other.token_ids) for other in list(self.waiting)[1:])]
             n = self.parts.admit(waiting, len(self.running), self.blocks.num_free_blocks - revived,
                                  self.max_num_batched_tokens - batch.num_tokens, max_num_seqs=self.max_num_seqs,
@@ -154,8 +155,9 @@ class OwnScheduler(Scheduler):
             require(is_int(n) and 0 <= n <= len(waiting), "admit(…)", n, f"an integer in [0, {len(waiting)}]")
             if n == 0:
                 return
+            if not self.take_pages(sequence, batch):
+                require(twin is not None, "admit(…)", n, "0: there are too few free pages")
+                return
             self.waiting.popleft()
-            sequence.table = self.blocks.allocate(sequence.token_ids)
-            sequence.num_computed_tokens = sequence.table.num_cached_tokens
             self.running.append(sequence)
             self.add_chunk(sequence, batch)

@@ -1,10 +1,11 @@
-"""Settings of all levers as a table of what each did, in multiples of the plain one: better is solid, worse is hatched,
-as in the drawing of what levers should do."""
+"""Settings of all levers as a table of what each did, in multiples of the plain one, and how many answers were right:
+better is solid, worse is hatched, as in the drawing of what levers should do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from course_lib.analysis.lever_runs import QUESTIONS
 from course_lib.analysis.levers import BETTER, PLAIN, Row
 from course_lib.config import require
 from course_lib.display.diagrams.drawing import SMALL, Area, Drawing, text_width
@@ -14,17 +15,19 @@ COLUMNS = {"dollars_per_million": ("cost", "cost"), "ttft_s": ("first token", "l
            "nbytes": ("memory", "memory"), "perplexity": ("perplexity", "quality")}  # to a heading and a role
 NOISE = {"nbytes": 1.005, "perplexity": 1.005}  # factor from plain's number beyond which one counts as moved
 OF_TIMES = 1.3  # the same for what a clock has measured: runs beside other work differ by about as much
-MIDDLES = dict(zip(COLUMNS, (338, 412, 486, 560, 662)))  # of the columns
+OF_ANSWERS = 2  # right answers more or fewer that are still chance
+MIDDLES = dict(zip(COLUMNS, (338, 398, 462, 529, 591)))  # of the columns
+ANSWERS = 663  # of the column of right answers
 LEFT, ROW, GROUP = 14, 34, 32  # where names begin; how high a row and the heading of a group are
-CELL = (64, 28)  # of a number that has moved
-FRAME = (9, 4)  # of hatching around a number that got worse: how wide, and how high
+CELL = (54, 28)  # of a number that has moved, at least
+FRAME = (5, 4)  # of hatching around a number that got worse: how wide, and how high
 
 
 def measured_drawing(rows: Sequence[Row]) -> Drawing:
-    """What every setting did to cost, waits, memory and perplexity.
+    """What every setting did to cost, waits, memory, perplexity and right answers.
 
     Args:
-        rows: of one run of `measure`, with the plain setting and at least one other.
+        rows: of one run of `measure` with its `QUESTIONS`, with the plain setting and at least one other.
     """
     plain = next((row for row in rows if row.name == PLAIN.name), None)
     require(plain is not None and len(rows) >= 2, "rows", [row.name for row in rows], f"{PLAIN.name!r} and others")
@@ -33,7 +36,7 @@ def measured_drawing(rows: Sequence[Row]) -> Drawing:
               "several": [row for row in others if " + " in row.name]}
     groups = {title: found for title, found in groups.items() if found}
     height = 112 + ROW * len(others) + GROUP * len(groups)
-    drawing = Drawing("Every setting, measured", told(plain, others), height=height + 58)
+    drawing = Drawing("Every setting, measured", told(plain, others), height=height + 88)
     header(drawing, plain)
     y = 112.0
     for title, found in groups.items():
@@ -42,7 +45,7 @@ def measured_drawing(rows: Sequence[Row]) -> Drawing:
         for row in found:
             line(drawing, y + ROW / 2, row, plain)
             y += ROW
-    legend(drawing, height + 30)
+    legend(drawing, height + 30, plain)
     return drawing
 
 
@@ -66,6 +69,17 @@ def multiple(times: float) -> str:
     return f"{times:.{2 if times < 1.1 else 1 if times < 9.95 else 0}f}"
 
 
+def right(row: Row) -> tuple[int, int]:
+    """How many capitals and tool calls were right, of `QUESTIONS` each."""
+    return round(row.capitals * QUESTIONS), round(row.tool_calls * QUESTIONS)
+
+
+def right_moved(row: Row, plain: Row) -> str | None:
+    """Which way the right answers have moved: "worse" where one kind is, "better", or None where it may be chance."""
+    more = [mine - before for mine, before in zip(right(row), right(plain))]
+    return "worse" if min(more) < -OF_ANSWERS else "better" if max(more) > OF_ANSWERS else None
+
+
 def start(column: str, plain: Row) -> str:
     """The plain setting's number with its unit, in two digits; perplexity in four."""
     value = getattr(plain, column)
@@ -75,12 +89,24 @@ def start(column: str, plain: Row) -> str:
 def header(drawing: Drawing, plain: Row) -> None:
     """The columns' names, and the plain setting with its numbers."""
     for column, (title, _) in COLUMNS.items():
-        words = title.split()
-        for i, word in enumerate(words):
-            drawing.text(MIDDLES[column], 54 - 20 * (len(words) - 1 - i), word, size=SMALL, bold=True)
+        heading(drawing, MIDDLES[column], title, raised=column == "perplexity")
         drawing.text(MIDDLES[column], 92, start(column, plain), size=SMALL)
+    heading(drawing, ANSWERS, "right")
+    drawing.text(ANSWERS, 92, pair(plain), size=SMALL)
     drawing.text(LEFT, 92, plain.name, size=SMALL, anchor="start", bold=True)
     drawing.path([(LEFT, 106), (drawing.width - LEFT, 106)], stroke="line", thick=1.4)
+
+
+def heading(drawing: Drawing, x: float, title: str, *, raised: bool = False) -> None:
+    """A column's name, a line for each word; `raised`: on the upper of two lines, over its neighbours'."""
+    words = title.split()
+    for i, word in enumerate(words):
+        drawing.text(x, 54 - 20 * (len(words) - 1 - i + raised), word, size=SMALL, bold=True)
+
+
+def pair(row: Row) -> str:
+    """Right capitals and tool calls, as they are written."""
+    return "{} · {}".format(*right(row))
 
 
 def line(drawing: Drawing, y: float, row: Row, plain: Row) -> None:
@@ -88,15 +114,18 @@ def line(drawing: Drawing, y: float, row: Row, plain: Row) -> None:
     drawing.text(LEFT, y + 6, row.name, size=SMALL, anchor="start")
     for column, (_, role) in COLUMNS.items():
         times = getattr(row, column) / getattr(plain, column)
-        if moved(column, times) is None and multiple(times) == "1.00":
-            drawing.circle(MIDDLES[column], y, 3.5, fill="faint")
-        else:
-            number(drawing, MIDDLES[column], y, multiple(times), moved(column, times), role)
+        same = moved(column, times) is None and multiple(times) == "1.00"
+        number(drawing, MIDDLES[column], y, "" if same else multiple(times), moved(column, times), role)
+    number(drawing, ANSWERS, y, "" if right(row) == right(plain) else pair(row), right_moved(row, plain), "quality")
 
 
 def number(drawing: Drawing, x: float, y: float, text: str, way: str | None, role: str) -> None:
-    """A multiple: on its column's colour where it is better, in a hatched frame where it is worse."""
-    (wide, high), (across, down) = CELL, FRAME
+    """A number: on its column's colour where it is better, in a hatched frame where it is worse; "": the same."""
+    if not text:
+        drawing.circle(x, y, 3.5, fill="faint")
+        return
+    (across, down), high = FRAME, CELL[1]
+    wide = max(CELL[0], text_width(text, SMALL, bold=True) + 2 * across)
     area = Area(x - wide / 2, y - high / 2, x + wide / 2, y + high / 2)
     if way == "better":
         drawing.rect(area, fill=role, stroke="ink", thick=1.4)
@@ -107,7 +136,7 @@ def number(drawing: Drawing, x: float, y: float, text: str, way: str | None, rol
     drawing.text(x, y + 6, text, size=SMALL, role="ink" if way else "faint", bold=bool(way))
 
 
-def legend(drawing: Drawing, y: float) -> None:
+def legend(drawing: Drawing, y: float, plain: Row) -> None:
     """What the numbers and their grounds are."""
     x = float(LEFT)
     for text, way, words in (("0.50", "better", "half of plain's"), ("2.0", "worse", "twice"),
@@ -116,17 +145,28 @@ def legend(drawing: Drawing, y: float) -> None:
         number(drawing, x + wide / 2, y - 6, text, way, "cost")
         drawing.text(x + wide + 8, y, words, size=SMALL, anchor="start")
         x += wide + 8 + text_width(words, SMALL) + 24
-    drawing.circle(x + 4, y - 6, 3.5, fill="faint")
+    number(drawing, x + 4, y - 6, "", None, "cost")
     drawing.text(x + 16, y, "the same", size=SMALL, anchor="start")
+    capitals, calls = right(plain)
+    drawing.text(LEFT, y + 30, f"{pair(plain)}: right are {capitals} of {QUESTIONS} capitals, {calls} of {QUESTIONS} "
+                               "tool calls", size=SMALL, anchor="start")
 
 
 def told(plain: Row, others: Sequence[Row]) -> str:
-    """The table in words, without what is within the noise."""
+    """The table in words, without what is within the noise; of right answers, all that differ."""
     def of(row: Row) -> str:
         times = {column: getattr(row, column) / getattr(plain, column) for column in COLUMNS}
         found = [f"{COLUMNS[column][0]} {multiple(n)}" for column, n in times.items() if moved(column, n)]
         return f"{row.name}: {', '.join(found) or 'nothing'}"
 
+    def answers(row: Row) -> str:
+        way = right_moved(row, plain)
+        return "{}: {} and {}".format(row.name, *right(row)) + (f", {way}" if way else "")
+
+    different = [row for row in others if right(row) != right(plain)]
+    rest = "The others: the same" if len(different) < len(others) else "All differ"
     plains = ", ".join(f"{title} {start(column, plain)}" for column, (title, _) in COLUMNS.items())
     return (f"A table of {len(others) + 1} settings. {plain.name}: {plains}. The others as multiples of that, where "
-            f"they differ by more than noise. {'. '.join(map(of, others))}.")
+            f"they differ by more than noise. {'. '.join(map(of, others))}. Right answers, of {QUESTIONS} capitals and "
+            f"{QUESTIONS} tool calls. {'. '.join(map(answers, [plain, *different]))}. {rest}, "
+            f"and up to {OF_ANSWERS} more or fewer may be chance.")

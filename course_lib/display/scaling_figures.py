@@ -47,13 +47,14 @@ def finish(axes: Axes) -> None:
 
 
 def losses(results: Sequence[ScalingResult], laws: Mapping[str, ScalingLaw] | None = None, *,
-           fewest_tokens: float = 0) -> Figure:
+           fewest_tokens: float = 0, again: Sequence[tuple[float, float]] = ()) -> Figure:
     """A point for each run on logarithmic axes, a colour and a shape for each size, and the curves of up to three laws.
 
     Args:
         results: of runs, at least one.
         laws: by name; the first is drawn solid. Without laws the points of a size are joined.
         fewest_tokens: runs that read fewer are hollow, and laws begin here.
+        again: tokens and loss of runs that were made a second time; a ring for each.
     """
     require(len(results) >= 1, "len(results)", len(results), ">= 1")
     require(len(laws or ()) <= len(DASHES), "len(laws)", len(laws or ()), f"at most {len(DASHES)}")
@@ -78,6 +79,9 @@ def losses(results: Sequence[ScalingResult], laws: Mapping[str, ScalingLaw] | No
             axes.annotate(f"size {size}", end, (7, 0), textcoords="offset points", va="center", color=color,
                           fontsize=plots.SMALL)
             words.append(f"Size {size}: {y[0]:.2f} at {x[0]:.2g} to {y[-1]:.2f} at {x[-1]:.2g}.")
+        for tokens, loss in again:
+            axes.plot(tokens / 1e6, loss, "o", color=plots.INK, markersize=14, markerfacecolor="none")
+            words.append(f"Trained again: {loss:.2f} at {tokens / 1e6:.2g}.")
         finish(axes)
         axes.margins(x=0.12)
     drawn = "".join(f" The law {name!r} as {how} curves." for how, name

@@ -20,6 +20,8 @@ from course_lib.server.errors import ApiError, respond, respond_to_fault, respon
 from course_lib.server.limits import Guard, Limits
 from course_lib.server.service import PAGE_FILES, Service
 
+SPARE_REQUESTS = 256  # that are read, checked or refused beside those that the engine takes; the next one gets 503
+
 
 def create_app(lm: LanguageModel, *, model: str | None = None, api_key: str | None = None, local: bool = True,
                limits: Limits | None = None, engine: Callable[[], Engine] | None = None) -> FastAPI:
@@ -57,6 +59,7 @@ def create_app(lm: LanguageModel, *, model: str | None = None, api_key: str | No
             ("/health", "GET", service.health), ("/metrics", "GET", service.numbers),
             ("/favicon.ico", "GET", service.no_icon), *((path, "GET", service.page) for path in PAGE_FILES)):
         app.add_api_route(path, answer, methods=[method], response_model=None)
-    app.add_middleware(Guard, api_key=api_key, local=local, max_body_bytes=limits.max_body_bytes)
+    app.add_middleware(Guard, api_key=api_key, local=local, max_body_bytes=limits.max_body_bytes,
+                       max_requests=service.capacity + SPARE_REQUESTS)
     return app
 

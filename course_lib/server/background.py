@@ -18,7 +18,6 @@ from course_lib.server.app import create_app
 from course_lib.server.limits import check_access, is_loopback
 
 SECONDS_TO_START = 30
-SPARE_CONNECTIONS = 256  # beside those whose requests the engine takes; the next one gets status 503
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,6 @@ def configure(app: FastAPI, *, seconds_to_finish: int) -> uvicorn.Config:
     """uvicorn's settings, the same for the command and in the background: no log of its own below an error."""
     return uvicorn.Config(app, loop="asyncio", http="h11", ws="none", lifespan="on", log_config=None, access_log=False,
                           log_level="error", server_header=False, proxy_headers=False,
-                          limit_concurrency=app.state.service.capacity + SPARE_CONNECTIONS,
                           timeout_graceful_shutdown=seconds_to_finish)
 
 

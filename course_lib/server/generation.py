@@ -117,7 +117,7 @@ class Generation:
                            code="timeout") from error
 
     def measure(self, arrival: Arrival) -> None:
-        """Count a token, and how long it took: a prompt once for each choice that reads it."""
+        """Count a token, and how long it took: a prompt once for each choice."""
         last = self.last_at.get(arrival.index)
         if last is None:
             self.metrics.time_to_first_token.observe(arrival.at - self.ticket.submitted_at)

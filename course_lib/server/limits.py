@@ -52,7 +52,7 @@ class Limits:
 
 
 class Guard:
-    """Lets through what may be let through: the right host, the right key, a body that is not too large.
+    """Lets through what may be let through: the right host, the right key, not too large a body, not too many at once.
 
     Args:
         app: what is guarded.
@@ -60,10 +60,14 @@ class Guard:
         local: refuse names of other hosts. A page in the reader's browser can have its own name point to this
             machine and so read what answers here (DNS rebinding); the name in its requests gives it away.
         max_body_bytes: of a request.
+        max_requests: that are answered at a time, from the first byte of a body to the last of the answer; more get
+            503. What `OPEN_PATHS` answer, they answer at once and always: a busy server is not a sick one.
     """
 
-    def __init__(self, app: ASGIApp, *, api_key: str | None, local: bool, max_body_bytes: int) -> None:
-        self.app, self.local, self.max_body_bytes = app, local, max_body_bytes
+    def __init__(self, app: ASGIApp, *, api_key: str | None, local: bool, max_body_bytes: int,
+                 max_requests: int) -> None:
+        self.app, self.local, self.max_body_bytes, self.max_requests = app, local, max_body_bytes, max_requests
+        self.requests = 0
         self.digest = None if api_key is None else digest(api_key)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,14 +79,19 @@ class Guard:
             self.check(scope)
         except ApiError as error:
             await error.response()(scope, receive, send)
-        else:
+            return
+        self.requests += 1
+        try:
             await self.app(scope, self.limited(receive), send)
+        finally:
+            self.requests -= 1
 
     def check(self, scope: Scope) -> None:
         """Look at the head of a request.
 
         Raises:
-            ApiError: another host (403), a wrong key (401), another kind of body (415), too large a body (413).
+            ApiError: another host (403), a wrong key (401), another kind of body (415), too large a body (413), too
+                many requests at a time (503).
         """
         headers = Headers(scope=scope)
         if self.local and not is_own_name(host_name(headers.get("host", ""))):
@@ -99,6 +108,9 @@ class Guard:
             length = headers.get("content-length", "0")
             if length.isdecimal() and int(length) > self.max_body_bytes:
                 raise self.too_large(length)
+        if self.requests >= self.max_requests and scope["path"] not in OPEN_PATHS:
+            raise ApiError(503, f"{self.requests} requests are being answered: at most {self.max_requests} can be",
+                           code="overloaded", headers={"Retry-After": "1"})
 
     def knows(self, authorization: str) -> bool:
         """Whether the header brings the key; the time that this takes says nothing about it."""

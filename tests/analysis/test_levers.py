@@ -11,7 +11,11 @@ from course_lib.analysis.customers import CUSTOMERS, WANTED, Customer, Limit, cu
 from course_lib.analysis.lever_runs import Bench, Timing, copied_bytes, laps, prompts
 from course_lib.analysis.lever_settings import Setting
 from course_lib.analysis.levers import BETTER, PLAIN, SETTINGS, Row, best, dollars_per_million, measure, pareto
+from course_lib.checkpoint import LanguageModel, save
+from course_lib.compiled import find_compiler
+from course_lib.config import ModelConfig
 from course_lib.fast_layer import packed_weights
+from course_lib.model import CausalLM
 from course_lib.quantize import stored_bytes
 
 DRAWN = SamplingParams(temperature=0.8, seed=0)
@@ -94,6 +98,24 @@ def test_each_kind_of_run_is_timed(bench, monkeypatch, setting):
     monkeypatch.setattr(lever_runs, "ALONE", 2)
     tokens_per_s, ttft_s, gap_s = bench.time(setting)
     assert tokens_per_s > 1 and 0 < ttft_s < 60 and 0 < gap_s < 60
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's compiler uses what PyTorch gives up
+def test_a_compiled_step_is_timed(lm, tmp_path, monkeypatch):
+    """On one thin layer, since compiling takes nearly all of the time; the texts are the plain model's."""
+    config = ModelConfig(vocab_size=lm.config.vocab_size, hidden_size=16, intermediate_size=24, num_hidden_layers=1,
+                         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256)
+    model = CausalLM(config).eval()
+    model.init_weights(torch.Generator().manual_seed(0))
+    thin = LanguageModel(model, lm.tokenizer, config, frozenset(), str(tmp_path / "thin"))
+    save(thin, tmp_path / "thin")
+    monkeypatch.setattr(lever_runs, "ALONE", 2)
+    rows = measure(thin, [PLAIN, Setting(compiled=True)], rounds=1, questions=1)
+    plain, compiled = rows
+    assert compiled.tokens_per_s > 100, "compiling is over when the clock starts"
+    assert [getattr(compiled, name) for name in ("nbytes", "perplexity", "capitals")] == \
+        [getattr(plain, name) for name in ("nbytes", "perplexity", "capitals")]
 
 
 def test_every_setting_writes_the_tokens_that_it_should(bench, monkeypatch):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,7 +12,7 @@ import pytest
 
 from course_lib import __main__, load
 from course_lib.analysis import load_test as load_test_module
-from course_lib.analysis.load_test import Answer, Report, load_test, resident_bytes, take_line
+from course_lib.analysis.load_test import Answer, Report, load_test, pid_of, resident_bytes, take_line
 from course_lib.server import serve_in_background
 
 PROMPTS = ("Once upon a time", "The old man", "tell me a story")
@@ -110,6 +111,59 @@ def test_pieces_have_their_times_and_comments_none():
                  'data: {"choices": []}', 'data: {"choices": [{"text": "b"}]}', "data: [DONE]"):
         take_line(answer, line, 0.5)
     assert (answer.text, answer.times, answer.done) == ("ab", [0.5, 0.5], True)
+
+
+MB = 10**6
+FILLING = [(100 + 20 * second) * MB for second in range(15)]  # the first quarter of a minute: caches fill
+
+
+@pytest.mark.parametrize("memory, ok, words", [
+    (FILLING + [440 * MB] * 45, True, "440 MB, +0 MB since a quarter of the time (within the 32 MB that are allowed)"),
+    (FILLING + [(440 + i % 5) * MB for i in range(45)], True, "+4 MB"),  # a heap that breathes
+    (FILLING + [(440 + i) * MB for i in range(45)], False, "484 MB, +44 MB since a quarter of the time (MORE than the "
+     "32 MB that are allowed), at most 484 MB"),
+    ([*FILLING, *[440 * MB] * 43, 600 * MB, 440 * MB], True, "+0 MB"),  # a peak that is over
+    ([440 * MB] * 16 + [472 * MB] * 44, True, "+32 MB"), ([440 * MB] * 16 + [473 * MB] * 44, False, "+33 MB"),
+    ([2000 * MB] * 16 + [2099 * MB] * 44, True, "within the 100 MB"),
+    ([2000 * MB] * 16 + [2101 * MB] * 44, False, "MORE than the 100 MB"),
+    ([(100 + 50 * i) * MB for i in range(19)], True, "too short a test to judge"),
+    ([(100 + 50 * i) * MB for i in range(20)], False, "MORE than"),
+    ([], True, None),
+])
+def test_a_server_whose_memory_grows_is_not_ok(memory, ok, words):
+    report = Report([Answer("p", "text", [0.1], done=True)], {"p": "text"}, 60.0, memory)
+    lines = "\n".join(report.lines())
+    assert report.ok == ok and bool(report.grows) == (not ok)
+    assert words in lines if words else "memory" not in lines
+
+
+def test_the_command_watches_the_server_of_this_machine_and_says_if_it_grows(monkeypatch, capsys):
+    sizes = iter(range(500 * MB, 10**12, 50 * MB))
+    asked = []
+
+    async def watch(pid, memory):
+        asked.append(pid)
+        memory.extend(next(sizes) for _ in range(30))
+
+    monkeypatch.setattr(load_test_module, "watch", watch)
+    with faulty("", alone=len(load_test_module.PROMPTS)) as url:
+        assert __main__.main(["load-test", "--url", url, "--seconds", "0.2", "--clients", "2"]) == 1
+        assert __main__.main(["load-test", "--url", url, "--seconds", "0.2", "--clients", "2", "--pid", "1"]) == 1
+    assert asked == [os.getpid(), 1] and capsys.readouterr().out.count("MORE than") == 2
+
+
+@pytest.mark.parametrize("family, host, name", [(socket.AF_INET, "127.0.0.1", "127.0.0.1"),
+                                                (socket.AF_INET, "0.0.0.0", "localhost"),
+                                                (socket.AF_INET6, "::1", "[::1]")])
+def test_the_process_of_a_port(family, host, name):
+    with socket.socket(family) as listener:
+        listener.bind((host, 0))
+        port = listener.getsockname()[1]
+        assert pid_of(f"http://{name}:{port}") is None, "nobody listens yet"
+        listener.listen()
+        assert pid_of(f"http://{name}:{port}") == os.getpid()
+        assert pid_of(f"http://example.org:{port}") is None, "another machine's"
+    assert pid_of(f"http://{name}:{port}") is None
 
 
 def test_memory_of_a_process_that_is_gone_is_unknown():

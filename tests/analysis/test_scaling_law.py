@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from course_lib.analysis import scaling_fit
+from course_lib.analysis.roofline import MACHINES
 from course_lib.analysis.scaling_fit import bootstrap, fit, interval, objective, parameters, run_logs
 from course_lib.analysis.scaling_law import LAWS, ScalingLaw, break_even_tokens, total_flops
 from course_lib.analysis.training_cost import (
@@ -284,7 +285,7 @@ def test_the_embedding_and_the_scores_are_a_few_percent_of_a_large_model():
     assert cost.flops - cost.flops_without_embedding == 6 * table * 15e12
     assert cost.flops == 6 * parameter_count(LLAMA_3_8B).total * 15e12
     assert cost.flops_exact / cost.flops_without_embedding == pytest.approx(1.14, abs=0.01)
-    assert cost.dollars == cost.gpu_hours * 2.0
+    assert cost.dollars == cost.gpu_hours * MACHINES["H100 SXM"].dollars_per_hour, "one price in the whole course"
 
 
 def test_a_tied_embedding_is_the_head_and_counts():

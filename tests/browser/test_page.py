@@ -160,7 +160,7 @@ def test_every_token_has_its_border_its_shade_and_its_row(opened, running):
     shares = [2.718281828459045 ** entry["logprob"] for entry in entries]
     assert rare == [sum(share < bound for bound in (0.9, 0.5, 0.1, 0.01)) for share in shares[: len(rare)]]
     assert len(set(rare)) >= 3
-    one.page.click("summary")
+    one.page.click("#result summary")
     rows = [row.locator("td").all_text_contents() for row in one.page.locator("#rows tr").all()]
     assert [row[0] for row in rows] == [str(i + 1) for i in range(len(entries))] and rows[-1][1] == "(end)"
     assert [float(row[2].removesuffix(" %")) for row in rows] == pytest.approx([100 * s for s in shares], rel=0.01)
@@ -184,6 +184,48 @@ def test_knobs_change_the_text_and_settings_repeat_it(opened, running):
     assert one.send() == greedy
     one.set(max_tokens=3)
     assert greedy.startswith(one.send()) and one.page.text_content("#status").startswith("Cut at max tokens: 3 tokens ")
+
+
+PENALTIES = {"repetition_penalty": "1.5", "presence_penalty": "-0.5", "frequency_penalty": "2"}
+
+
+@pytest.mark.parametrize("how", ["light", "dark", "narrow"])
+def test_penalties_by_keyboard_and_sent_only_where_changed(opened, running, picture, how):
+    one = opened(running.url, viewport={"width": 390 if how == "narrow" else 900, "height": 844},
+                 color_scheme="light" if how == "narrow" else how)
+    page, keys, asked = one.page, one.page.keyboard, []
+    page.on("request", lambda request: request.post_data and asked.append(request.post_data_json))
+    one.set(temperature=0)
+    plain = one.send("Tell me about the sea.")
+    assert not set(PENALTIES) & set(asked[-1]) and not page.is_visible("[name=presence_penalty]")
+    page.focus("[name=seed]")
+    keys.press("Tab")
+    keys.press("Enter")
+    for name, value in PENALTIES.items():
+        keys.press("Tab")
+        assert page.evaluate("document.activeElement.name") == name
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        keys.type(value)  # the whole field is selected
+    assert page.text_content("#penalties") == "repetition 1.5, presence -0.5, frequency 2"
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= page.viewport_size["width"]
+    picture(page.locator("form"), f"page-penalties-{how}")
+    changed = one.send()
+    settings = {name: float(value) for name, value in PENALTIES.items()}
+    assert {name: asked[-1][name] for name in PENALTIES} == settings
+    _, whole = api(running.url, "/v1/chat/completions", {
+        "model": "pocket", "messages": [{"role": "user", "content": "Tell me about the sea."}], "temperature": 0,
+        "max_tokens": 128, **settings})
+    assert changed == whole["choices"][0]["message"]["content"] != plain
+    one.set(repetition_penalty="1.0", presence_penalty="", frequency_penalty="-0")
+    assert page.text_content("#penalties") == "none" and one.send() == plain
+    assert not set(PENALTIES) & set(asked[-1])
+    one.set(presence_penalty=3)
+    page.focus("summary")
+    keys.press("Space")
+    assert not page.is_visible("[name=presence_penalty]") and page.text_content("#penalties") == "presence 3"
+    page.click("#send")
+    page.wait_for_selector("#error", state="visible")
+    assert page.text_content("#error") == "presence_penalty = 3.0 is not allowed: must be in [-2, 2]"
 
 
 def test_raw_text_is_continued(opened, running):
@@ -290,7 +332,7 @@ def test_what_a_model_writes_stays_text(opened, running):
     assert one.page.locator("#text img, #text script, #rows img, #rows script").count() == 0
     numbers = one.page.inner_text("#numbers")
     assert "4" in numbers.split(), "an emoji of three tokens is one piece and three tokens"
-    one.page.click("summary")
+    one.page.click("#result summary")
     assert one.page.locator("#rows tr").count() == 2 and "4.98 %" in one.page.text_content("#rows")
 
 
@@ -310,11 +352,12 @@ def test_everything_can_be_done_with_the_keyboard(opened, running, slowly):
     page = one.page
     keys = page.keyboard
     reached = []
-    for _ in range(9):
+    for _ in range(10):
         keys.press("Tab")
-        reached.append(page.evaluate("document.activeElement.name || document.activeElement.id"))
+        reached.append(page.evaluate("(({name, id, localName}) => name || id || localName)(document.activeElement)"))
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", "the focus is seen"
-    assert reached == ["mode", "prompt", "temperature", "top_k", "top_p", "min_p", "max_tokens", "seed", "send"]
+    assert reached == ["mode", "prompt", "temperature", "top_k", "top_p", "min_p", "max_tokens", "seed",
+                       "summary", "send"]
     keys.press("Space")
     one.until(f"() => {TOKENS} >= 1")
     keys.press("Tab")
@@ -322,7 +365,7 @@ def test_everything_can_be_done_with_the_keyboard(opened, running, slowly):
     keys.press("Space")
     one.until(f"() => {STATUS}.startsWith('Stopped')")
     assert page.evaluate("document.activeElement.id") == "send", "the focus is not lost with the button"
-    for _ in range(9 - 1):
+    for _ in range(10 - 1):
         keys.press("Shift+Tab")
     keys.press("ArrowRight")
     assert page.get_by_label("raw text, which it continues").is_checked()
@@ -346,7 +389,7 @@ def test_a_narrow_page_fits_and_follows_the_scheme(opened, running, picture, sch
     one = opened(running.url, viewport={"width": 390, "height": 844}, color_scheme=scheme, device_scale_factor=2)
     one.set(seed=4)
     one.send("Tell me about the sea.")
-    one.page.click("summary")
+    one.page.click("#result summary")
     assert one.page.evaluate("document.scrollingElement.scrollWidth") <= 390
     paper, ink = one.page.evaluate("""() => ['backgroundColor', 'color'].map(name =>
         getComputedStyle(document.body)[name].match(/[0-9]+/g).map(Number))""")

@@ -5,9 +5,12 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
+import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 import openai
@@ -173,17 +176,27 @@ def test_the_weights_are_shared_and_the_other_model_is_as_it_was(lm):
 
 def test_many_requests_at_once_and_a_server(lm):
     engine = assemble(lm, ANSWERS)
-    prompts = ["The cat", "Once upon a time " * 12, [{"role": "user", "content": "What is rain?"}]]
+    prompts = ["The cat", "Once upon a time " * 12, [{"role": "user", "content": "What is rain? " * 6}]]
     ours, theirs = (generate_batch(one, prompts, GREEDY) for one in (engine.lm, lm))
     assert [a.token_ids for a in ours] == [a.token_ids for a in theirs]
     assert {output.step.token_id for output in only_one(engine.engine(max_num_seqs=2))} == \
         {generate(lm, [5, 6, 7], SamplingParams(temperature=0, max_tokens=1)).token_ids[0]}
     engine.lm.own.reset()
-    with serve_in_background(engine.lm, model="my-engine") as server:
+    with serve_in_background(engine.lm, model="my-engine", engine=engine.engine) as server:
         client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none")
-        said = client.chat.completions.create(model="my-engine", messages=prompts[2], temperature=0, max_tokens=24)
-        assert said.choices[0].message.content == theirs[2].text
-    assert all(engine.lm.own.by_id[key].calls for key in ("07.1", "07.6", "13.1", "13.2"))
+        for _ in range(2):  # the second finds the pages of the first
+            said = client.chat.completions.create(model="my-engine", messages=prompts[2], temperature=0, max_tokens=24)
+            assert said.choices[0].message.content == theirs[2].text
+        found = re.search(r"^vllm:prefix_cache_hits_total\S* (\S+)$", get(f"{server.url}/metrics"), re.MULTILINE)
+        assert float(found[1]) >= 16
+    served = ("07.1", "07.6", "13.1", "13.2", "14.1", "14.2", "14.3")
+    assert [key for key in served if not engine.lm.own.by_id[key].calls] == []
+    assert set(whose(engine).values()) == {"yours"}
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=30) as answer_:
+        return answer_.read().decode()
 
 
 def only_one(engine):
@@ -387,6 +400,42 @@ def test_names_of_parts_are_unique_and_unknown_exercises_refused(lm):
 
 
 # The commands
+
+
+@contextmanager
+def served(progress):
+    """`my-engine serve` on a free port, in a process of its own, and its first line."""
+    def hear_interrupts():  # a shell's background jobs, and so their children, are born deaf to SIGINT
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    process = subprocess.Popen([*COMMAND, "serve", "--model", "pocket-draft", "--port", "0"], text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=hear_interrupts,
+                               env=os.environ | {"OMP_NUM_THREADS": "1", "COURSE_PROGRESS": str(progress)})
+    try:
+        yield process, process.stdout.readline()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_few_answers_serve_until_they_are_interrupted(solved, tmp_path):
+    """Those on pages are right; one that no longer is gets named, and course_lib takes its place."""
+    data = json.loads(solved.with_name("progress.answers.json").read_text())
+    chosen = {key: data["answers"][key] for key in ("04.2", "14.1", "14.2", "14.3")}
+    chosen["04.2"]["source"] = "def swiglu(x, gate, up, down):\n    return x"
+    (tmp_path / "progress.answers.json").write_text(json.dumps({"answers": chosen}))
+    prompt = [{"role": "user", "content": "What is gravity?"}]
+    with served(tmp_path / "progress.json") as (process, line):
+        url = re.search(r"^my-engine answers at (http://127.0.0.1:\d+)", line)[1]
+        with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+            said = client.chat.completions.create(model="my-engine", messages=prompt, temperature=0, max_tokens=24)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert said.choices[0].message.content == generate(load("pocket-draft"), prompt, GREEDY).text
+    assert (process.returncode, out) == (130, "")
+    problem, end = filter(None, err.splitlines())
+    assert problem.startswith("04.2: your answer is not used: it no longer passes its check")
+    assert end == "python -m course_lib my-engine: interrupted"
 
 
 def course(*arguments, cwd=None, **environment):

@@ -1,17 +1,29 @@
 """Every setting in multiples of the plain one: better is solid, worse is hatched, noise is neither."""
 
+import re
+
 import pytest
 from diagrams.well_drawn import check, hatched, rects, words
 
+from course_lib import SamplingParams
 from course_lib.analysis.lever_settings import Setting
 from course_lib.analysis.levers import SETTINGS, Row
-from course_lib.display.levers_measured import CELL, COLUMNS, MIDDLES, measured_drawing, moved, multiple
+from course_lib.display.levers_measured import (
+    ANSWERS,
+    CELL,
+    COLUMNS,
+    MIDDLES,
+    measured_drawing,
+    moved,
+    multiple,
+    right_moved,
+)
 
 
-def row(setting=None, cost=1.0, ttft=1.0, gap=1.0, memory=1.0, perplexity=1.0):
-    """A row in multiples of 100 tokens a second, 40 ms, 4 ms, 40 MB and 2.5."""
+def row(setting=None, cost=1.0, ttft=1.0, gap=1.0, memory=1.0, perplexity=1.0, right=(24, 21)):
+    """A row in multiples of 100 tokens a second, 40 ms, 4 ms, 40 MB and 2.5; right answers of 24 each."""
     return Row(setting or Setting(), 100 / cost, 0.04 * ttft, 0.004 * gap, round(3e7 * memory), round(1e7 * memory),
-               2.5 * perplexity, 1.0, 0.9, 0.2 * cost)
+               2.5 * perplexity, right[0] / 24, right[1] / 24, 0.2 * cost)
 
 
 PLAIN = row()
@@ -32,7 +44,7 @@ def test_better_is_solid_worse_is_hatched_and_noise_is_neither():
     assert worse[:-1] == [MIDDLES[name] for name in ("perplexity", "ttft_s", "gap_s", "nbytes")]
     assert {"0.25", "0.90", "1.04", "12", "3.0", "one lever", "several", "plain", "4 ms", "2.500"} <= {*words(drawing)}
     points = [part for part in drawing.parts if part.startswith("<circle")]
-    assert len(points) == 1 + 1 + 4 + 1, "of int4, of the batch, of both, and the legend's"
+    assert len(points) == 2 + 2 + 5 + 1, "of int4, of the batch, of both, and the legend's"
 
 
 def test_no_number_lies_on_hatching():
@@ -49,11 +61,34 @@ def test_the_words_hold_what_is_drawn():
     told = measured_drawing(ROWS).description
     assert "plain: cost $0.20, first token 40 ms, gap 4 ms, memory 40 MB, perplexity 2.500." in told
     assert "int4: gap 0.50, memory 0.25, perplexity 1.04. batch 8: cost 0.30, first token 12, gap 3.0, memory" in told
+    assert "24 tool calls. plain: 24 and 21. The others: the same, and up to 2 more" in told
     assert "nothing" in measured_drawing((PLAIN, row(Setting("int8")))).description
 
 
+def test_right_answers_are_shown_where_they_differ():
+    """One or two of 24 in grey, more in a frame; both kinds are in the cell, capitals first."""
+    warm = row(Setting(params=SamplingParams(temperature=0.8)), right=(22, 22))
+    lost, gained = row(Setting("int8"), right=(24, 18)), row(Setting("bfloat16"), right=(23, 24))
+    drawing = check(lambda: measured_drawing((PLAIN, warm, lost, gained)))
+    cells = {text: (area.left + area.right) / 2 for text, area in drawing.texts if re.fullmatch(r"\d+ · \d+", text)}
+    assert cells == {text: pytest.approx(ANSWERS) for text in ("24 · 21", "22 · 22", "24 · 18", "23 · 24")}
+    assert "24 · 21: right are 24 of 24 capitals, 21 of 24 tool calls" in words(drawing)
+    worse, better = ([left + wide / 2 for left, _, wide, _ in some if left > MIDDLES["perplexity"]]
+                     for some in (hatched(drawing), rects(drawing, "quality")))
+    assert worse == better == [pytest.approx(ANSWERS)]
+    told = drawing.description
+    assert "plain: 24 and 21. temperature 0.8: 22 and 22. int8: 24 and 18, worse. bfloat16: 23 and 24, better." in told
+    assert "All differ, and up to 2" in told
+
+
+@pytest.mark.parametrize("right, way", [((24, 21), None), ((22, 23), None), ((21, 21), "worse"), ((24, 24), "better"),
+                                        ((21, 24), "worse")])
+def test_two_of_24_are_chance_and_three_are_not(right, way):
+    assert right_moved(row(right=right), PLAIN) == way
+
+
 def test_all_settings_of_the_course_have_room():
-    rows = [row(setting, *[1 + 0.37 * (i + j) for j in range(5)]) for i, setting in enumerate(SETTINGS)]
+    rows = [row(setting, *[1 + 0.37 * (i + j) for j in range(5)], (20, 10)) for i, setting in enumerate(SETTINGS)]
     drawing = check(lambda: measured_drawing(rows))
     names = {text: area for text, area in drawing.texts if text in {one.name for one in rows}}
     assert len(names) == len(SETTINGS)

@@ -40,6 +40,13 @@ def test_without_laws_points_are_joined_and_with_laws_each_size_has_its_curves()
     assert x[0] == pytest.approx(FEWEST_TOKENS / 1e6) and y[-1] == pytest.approx(LAW.loss(smallest, x[-1] * 1e6))
 
 
+def test_what_was_trained_again_is_a_ring_where_it_landed():
+    runs = [run for run in results() if run.size == 2]
+    figure = scaling_figures.losses(runs, again=[(5e5, 3.25)])
+    assert len(points(figure)) == len(runs) + 1 and points(figure)[-1] == (0.5, 3.25, "none")
+    assert figure.get_label().endswith("Trained again: 3.25 at 0.5.")
+
+
 def test_a_valley_is_the_law_at_one_price_and_the_runs():
     runs = [run for run in results() if run.tokens > 3e6][:3]
     figure = scaling_figures.valley(LAW, 1e13, runs, 3e5)

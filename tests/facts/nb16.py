@@ -14,7 +14,7 @@ GOOD = 0.95  # of pencil 16.2
 COMPUTED = {
     "1.76 dollars": BILL,
     "120 of 120": 4 * 30,
-    "0 of 120": 0,
+    "0 of 240": 0,
     "ten digits": 10,
     "66 are": 37 + 29,
     # pencil 16.1

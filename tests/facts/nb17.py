@@ -5,10 +5,11 @@ from itertools import takewhile
 
 from course_lib import load
 from course_lib.analysis.customers import CUSTOMERS
-from course_lib.analysis.lever_runs import NEW_TOKENS, Bench, prompts
+from course_lib.analysis.lever_runs import NEW_TOKENS, Bench, prompts, sampled_answers
 from course_lib.analysis.lever_settings import Setting
-from course_lib.analysis.levers import measure
+from course_lib.analysis.levers import WARM, measure
 from course_lib.analysis.other_engines import scale_out
+from course_lib.analysis.quantization import first_questions, right_answers
 from course_lib.analysis.roofline import MACHINES
 from course_lib.costs import LLAMA_3_8B, LLAMA_3_70B, weight_bytes
 from course_lib.display.levers_measured import OF_TIMES
@@ -31,7 +32,9 @@ def reading_passes(asked, **options):
     return reading[-1]
 
 
-ASKED = prompts(load("pocket"), 33)
+LM = load("pocket")
+ASKED = prompts(LM, 33)
+CAPITALS = first_questions("capitals", 1000)  # all
 USERS, TOKENS, EVERY_S, PRICE, CARD = 10_000, 100, 300, 0.20, 2.50  # of pencil 17.1
 WANTED = USERS * TOKENS / EVERY_S
 A_DAY = WANTED * 86_400
@@ -39,7 +42,7 @@ ONE_CARD = 20_659  # tokens a second, of notebook 14
 CUT, COPIES = scale_out(LLAMA_3_8B, MACHINES["H100 SXM"], 8, readers=8, context=2000)  # of pencil 17.2
 EXCHANGES_S = 2 * 32 * 10e-6
 
-BENCH = Bench(load("pocket"))
+BENCH = Bench(LM)
 HELD = {name: sum(BENCH.held_bytes(Setting(name))) for name in ("float32", "int8", "int4")}
 NIGHT = CUSTOMERS["nightly"].tokens_per_s
 QUESTIONS = signature(measure).parameters["questions"].default
@@ -52,7 +55,10 @@ COMPUTED = {
     "24 tokens": NEW_TOKENS,
     "24 capitals": QUESTIONS,
     "24 tool calls": QUESTIONS,
-    "of 24 is chance": QUESTIONS,
+    "of 24, which": QUESTIONS,
+    "all 185": len(CAPITALS),
+    "knows 179": sum(right_answers(LM, CAPITALS)),
+    "only 171": sum(sampled_answers(LM, CAPITALS, WARM)),
     "30 % from": OF_TIMES - 1,
     "need 0.29": HELD["int4"] / HELD["float32"],
     "int8 weights 0.36": HELD["int8"] / HELD["float32"],
@@ -78,6 +84,7 @@ COMPUTED = {
 }
 
 KNOWN = {
+    "1.0 to 1.3 times": "notebook 09",
     "a card of 80": "NVIDIA H100 datasheet",
     "100 tokens": "a story of `CUSTOMERS`",
     "10,000 users": "a story of `CUSTOMERS`",

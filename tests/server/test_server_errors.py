@@ -1,5 +1,6 @@
 """Wrong requests: the status, and an object that names the parameter, the value and what is allowed."""
 
+import hmac
 import json
 import sys
 import threading
@@ -292,6 +293,31 @@ def test_a_full_queue(held, thread_of):
         assert ask(server, "POST", CHAT, chat_body(max_tokens=1)).status == 200
 
 
+def test_requests_that_wait_in_front_of_the_queue(draft, monkeypatch):
+    """A body that does not come keeps no place of the engine's: what is being read has a limit of its own."""
+    monkeypatch.setattr("course_lib.server.app.SPARE_REQUESTS", 0)
+    engine = partial(Engine, draft, max_num_seqs=1)
+    with serve_in_background(draft, limits=Limits(max_queue=0), engine=engine) as server, \
+            Wire(server), Wire(server), Wire(server) as slow:  # two connections that ask nothing keep nobody out
+        assert ask(server, "POST", CHAT, chat_body(max_tokens=1)).status == 200
+        slow.send("POST", CHAT, Content_Length="9")
+        until(lambda: ask(server, "GET", "/v1/models").status == 503)
+        response = ask(server, "POST", CHAT, chat_body(max_tokens=1))
+        error = response.json()["error"]
+        assert (response.status, response.headers["retry-after"], error["code"]) == (503, "1", "overloaded")
+        assert error["type"] == "server_error" and "at most 1 can be" in error["message"]
+        assert [ask(server, "GET", path).status for path in ("/health", "/")] == [200, 200], "busy, and not sick"
+        with client_of(server) as client, pytest.raises(openai.InternalServerError, match="at most 1 can be"):
+            client.completions.create(model="pocket-draft", prompt="a")
+        slow.socket.sendall(b'{"a": 12}')
+        assert slow.response().status == 422
+        until(lambda: ask(server, "POST", CHAT, chat_body(max_tokens=1)).status == 200)
+        with Wire(server) as gone:
+            gone.send("POST", CHAT, Content_Length="9")
+            until(lambda: ask(server, "GET", "/v1/models").status == 503)
+        until(lambda: ask(server, "GET", "/v1/models").status == 200)
+
+
 def test_an_answer_that_takes_too_long(held, thread_of):
     with held(Limits(request_seconds=0.3)) as (server, engine), client_of(server) as client:
         engine.let(2)
@@ -308,6 +334,17 @@ def test_an_answer_that_takes_too_long(held, thread_of):
 
 
 # --- who may ask ----------------------------------------------------------------------------------
+
+
+def test_how_long_a_comparison_takes_says_nothing_of_the_key(draft, monkeypatch):
+    """One function decides, and it gets two values of the same length whatever the client has sent."""
+    compared = []
+    with serve_in_background(draft, api_key="secret-1") as server:
+        for verdict, status in ((True, 200), (False, 401)):
+            monkeypatch.setattr(hmac, "compare_digest", lambda *two, verdict=verdict: compared.append(two) or verdict)
+            for key in ("secret-1", "secret-2", "x"):
+                assert ask(server, "GET", "/v1/models", Authorization=f"Bearer {key}").status == status
+    assert len(compared) == 6 and {len(value) for pair in compared for value in pair} == {32}
 
 
 def test_a_key(draft):

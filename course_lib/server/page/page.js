@@ -3,6 +3,8 @@
 const $ = (id) => document.getElementById(id);
 const RARE = [0.9, 0.5, 0.1, 0.01]; // probabilities below which a token is marked one degree more
 const DRAW_MS = 40; // between two drawings
+const KNOBS = ["temperature", "top_k", "top_p", "min_p", "max_tokens", "seed"];
+const PENALTIES = ["repetition_penalty", "presence_penalty", "frequency_penalty"]; // sent only where one is changed
 const VISIBLE = { " ": "␣", "\n": "↵", "\t": "⇥" };
 
 let running = null; // the AbortController of the request that is under way
@@ -63,13 +65,28 @@ async function* chunks(stream) {
 
 function body() {
   const form = new FormData($("form"));
-  const knobs = ["temperature", "top_k", "top_p", "min_p", "max_tokens", "seed"].filter((name) => form.get(name) !== "");
+  const knobs = [...KNOBS.filter((name) => form.get(name) !== ""), ...changedPenalties()];
   const settings = Object.fromEntries(knobs.map((name) => [name, Number(form.get(name))]));
   const prompt = $("prompt").value;
   const asked = form.get("mode") === "chat"
     ? { messages: [{ role: "user", content: prompt }], logprobs: true }
     : { prompt, logprobs: 0 };
   return { model, stream: true, stream_options: { include_usage: true }, return_step_seconds: true, ...settings, ...asked };
+}
+
+function changedPenalties() {
+  const { elements } = $("form");
+  return PENALTIES.filter((name) => {
+    const { value, defaultValue } = elements[name];
+    return value !== "" && Number(value) !== Number(defaultValue);
+  });
+}
+
+// So that a penalty is seen while its field is folded.
+function namePenalties() {
+  const { elements } = $("form");
+  $("penalties").textContent = changedPenalties().map((name) => `${name.split("_")[0]} ${elements[name].value}`)
+    .join(", ") || "none";
 }
 
 async function send() {
@@ -217,6 +234,7 @@ function draw() {
 // --- the reader ----------------------------------------------------------------------------------
 
 $("form").addEventListener("submit", (event) => { event.preventDefault(); send(); });
+$("form").addEventListener("input", namePenalties);
 $("stop").addEventListener("click", () => running?.abort());
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") running?.abort(); });
 $("prompt").addEventListener("keydown", (event) => {
@@ -224,4 +242,5 @@ $("prompt").addEventListener("keydown", (event) => {
   event.preventDefault();
   $("form").requestSubmit();
 });
+namePenalties(); // some browsers keep what was typed before a reload
 findModel().catch(fail);
