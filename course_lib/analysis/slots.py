@@ -1,7 +1,8 @@
 """A scheduler without a model: what each slot does in each pass, what the pages hold, and who waits.
 
 Nothing is computed, so that a second of serving takes a millisecond to look at. The scheduler decides as it would with
-a model; the tokens that a request gets are its own business, and here they are all the same.
+a model; the tokens that a request gets are its own business, and here they are all the same. No two prompts are, so
+that nobody finds what others have read.
 """
 
 from __future__ import annotations
@@ -77,10 +78,12 @@ class Slots:
         self.slots: list[str | None] = [None] * scheduler.max_num_seqs
         self.decoding: set[str] = set()  # they have read all of their text
         self.read: dict[str, int] = {}  # tokens that each has read at most, before it lost its pages
+        self.num_added = 0
 
     def add(self, request: Request) -> None:
-        """Queue a request."""
-        self.scheduler.add(request.request_id, [TOKEN] * request.prompt, max_tokens=request.answer)
+        """Queue a request, whose prompt is one number of its own, again and again."""
+        self.scheduler.add(request.request_id, [self.num_added] * request.prompt, max_tokens=request.answer)
+        self.num_added += 1
 
     def step(self) -> Pass:
         """One pass."""
