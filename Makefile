@@ -29,7 +29,7 @@ ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 QUIET := --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.news_url=None
 
 .DEFAULT_GOAL := help
-.PHONY: help install lab test test-notebooks test-browser test-kernels bench train notebooks claims pages drawings lint
+.PHONY: help install lab test test-notebooks test-whole test-browser test-kernels bench train notebooks claims pages drawings lint
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1|\2/' | \
@@ -40,14 +40,17 @@ lab: $(INSTALLED)  ## open the notebooks in JupyterLab (ARGS=--no-browser and th
 
 test: $(INSTALLED)  ## ruff, unit tests, doctests and every notebook
 	$(PY) -m ruff check .
-	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not browser" --ignore tests/kernels $(NBVAL) $(ARGS) tests course_lib notebooks
-	@echo 'Not in here: make test-browser (needs Chromium), make test-kernels (brings Triton).'
+	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not browser" --ignore tests/kernels --ignore tests/whole $(NBVAL) $(ARGS) tests course_lib notebooks
+	@echo 'Not in here: make test-whole (the notebooks once more), make test-browser (needs Chromium), make test-kernels (brings Triton).'
 
 test-notebooks: $(INSTALLED)  ## the notebooks alone
 	$(PYTEST) $(NBVAL) $(ARGS) tests/test_notebooks.py notebooks
 
+test-whole: $(INSTALLED)  ## the notebooks once more: with every exercise answered, and with another model
+	$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS) tests/whole
+
 test-browser: $(INSTALLED)  ## the notebooks in a real JupyterLab and Chromium
-	$(PYTEST) $(ARGS) tests/browser
+	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS) tests/browser
 
 test-kernels: $(KERNELS)/.installed  ## the Triton kernels, on a GPU or interpreted (brings Triton, 0.7 GB, on Linux)
 	PYTHONPATH=$(KERNELS) $(PYTEST) $(ARGS) tests/kernels

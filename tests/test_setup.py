@@ -125,7 +125,15 @@ def test_triton_is_installed_for_its_tests_alone(make, tmp_path):
         assert not [line for line in make(target, nvidia=True)[1] if "pip" in line and "triton" in line]
     status, lines = make("test", nvidia=True)
     assert " --ignore tests/kernels " in lines[-2] and "make test-kernels" in lines[-1], "left out, and says so"
-    assert "make test-kernels" in (ROOT / ".ci/run").read_text()
+
+
+def test_what_make_test_leaves_out_it_names_and_ci_runs(make):
+    _, lines = make("test", nvidia=True)
+    left_out = re.findall(r"make test-(\w+)", lines[-1])
+    assert left_out == ["whole", "browser", "kernels"]
+    assert {*re.findall(r" --ignore tests/(\w+)", lines[-2]), "browser"} == {*left_out}
+    commands = [line for line in (ROOT / ".ci/run").read_text().splitlines() if line.startswith("make ")]
+    assert {*commands} == {"make test", *(f"make test-{name}" for name in left_out)}
 
 
 def test_environment_yml_says_what_pyproject_says():

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
 def notebook_of(number):
