@@ -90,12 +90,12 @@ def notebook(browser, server, request, tmp_path):
 
 @pytest.fixture
 def opened(request, root, notebook):
-    """The notebook that the test's file is named after, all cells run, in the light theme; afterwards its page has had
-    no error and asked nobody but the server."""
+    """The notebook that the test's file is named after, run down to its widget, in the light theme; afterwards its page
+    has had no error and asked nobody but the server."""
     [path] = root.glob(f"{request.path.stem.removeprefix('test_nb')}_*.ipynb")
     notebook.open(path.name)
     notebook.change_theme("Light")  # JupyterLab keeps the theme that another test chose
-    notebook.run_all(timeout_s=600)
+    notebook.run_to_widget(timeout_s=600)
     yield notebook
     assert notebook.errors == []
     assert notebook.strangers == []

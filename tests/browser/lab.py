@@ -34,10 +34,17 @@ READY = """() => {
     const panel = window.jupyterapp?.shell.currentWidget, session = panel?.sessionContext;
     return panel?.context?.isReady && session?.isReady && session.session?.kernel?.status === 'idle';
 }"""
-RUN_ALL = """() => {
-    window.runAll = null;
-    window.jupyterapp.commands.execute('notebook:run-all-cells')
-        .then(ok => { window.runAll = {ok}; }, error => { window.runAll = {error: String(error)}; });
+RUN = """([command]) => {
+    window.ran = null;
+    window.jupyterapp.commands.execute(command)
+        .then(ok => { window.ran = {ok}; }, error => { window.ran = {error: String(error)}; });
+}"""
+BEHIND_WIDGET = """() => {
+    const notebook = window.jupyterapp.shell.currentWidget.content;
+    const isWidget = ({model}) => model.type === 'code' && /widget\\(/.test(model.sharedModel.source);
+    const last = notebook.widgets.findLastIndex(isWidget);
+    notebook.activeCellIndex = last + 1;
+    return last;
 }"""
 RAISED = """() => window.jupyterapp.shell.currentWidget.content.widgets
     .flatMap(cell => cell.model.outputs?.toJSON() ?? [])
@@ -159,12 +166,21 @@ class Notebook:
 
     def run_all(self, timeout_s: float = 180) -> None:
         """Run every cell; fail if one raises."""
-        self.page.evaluate(RUN_ALL)  # which only starts it, for `evaluate` knows no time limit
-        self.page.wait_for_function("() => window.runAll || document.querySelector('.jp-Dialog')",
+        self.run("notebook:run-all-cells", timeout_s)
+
+    def run_to_widget(self, timeout_s: float = 180) -> None:
+        """Run the cells down to the widget, and no further; fail if one raises."""
+        assert self.page.evaluate(BEHIND_WIDGET) > 0, "no cell makes a widget"
+        self.run("notebook:run-all-above", timeout_s)
+
+    def run(self, command: str, timeout_s: float) -> None:
+        """Run cells as a command of JupyterLab does; fail if one raises."""
+        self.page.evaluate(RUN, [command])  # which only starts it, for `evaluate` knows no time limit
+        self.page.wait_for_function("() => window.ran || document.querySelector('.jp-Dialog')",
                                     timeout=1000 * timeout_s)
         dialogs = self.page.locator(".jp-Dialog").all_text_contents()
         assert dialogs == [], f"JupyterLab asks: {dialogs}"
-        raised, ended = self.page.evaluate(RAISED), self.page.evaluate("window.runAll")
+        raised, ended = self.page.evaluate(RAISED), self.page.evaluate("window.ran")
         assert raised == [] and ended == {"ok": True}, f"cells raised {raised}, the run ended with {ended}"
         waiting = [text for text in self.page.locator(".jp-InputPrompt").all_text_contents() if "*" in text]
         assert waiting == [], "cells are still running"

@@ -7,7 +7,7 @@ fewer and smaller steps.
 import json
 
 import pytest
-from lab import RUN_ALL
+from lab import RUN
 
 CELLS = ("imports", "product", "logs", "cross-entropy-exercise", "shift-exercise", "weight", "loop",
          "schedule-exercise", "schedule-widget", "before", "train")
@@ -34,13 +34,13 @@ def short(root):
 def test_training_is_live_and_the_schedule_follows_its_knobs(short, notebook, picture):
     notebook.open(short)
     page = notebook.page
-    page.evaluate(RUN_ALL)
-    notebook.until(f"() => {TRAINING}?.dataset.step > 0 && window.runAll === null", timeout_s=240)
+    page.evaluate(RUN, ["notebook:run-all-cells"])
+    notebook.until(f"() => {TRAINING}?.dataset.step > 0 && window.ran === null", timeout_s=240)
     during = int(page.evaluate(f"{TRAINING}.dataset.step"))
     assert 0 < during < 100, "the curve is drawn while the cell still runs"
-    notebook.until("() => window.runAll !== null", timeout_s=240)
+    notebook.until("() => window.ran !== null", timeout_s=240)
     raised = page.locator("[data-mime-type='application/vnd.jupyter.error']").all_text_contents()
-    assert raised == [] and page.evaluate("window.runAll") == {"ok": True}
+    assert raised == [] and page.evaluate("window.ran") == {"ok": True}
     notebook.until(f"() => {TRAINING}.dataset.step === '100'")
     trainer = notebook.locate(".course-trainer")
     assert trainer.locator("path").count() == 2 and trainer.locator("li").count() >= 2
