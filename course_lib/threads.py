@@ -5,7 +5,8 @@ another process needs that core, every wait costs a turn of the scheduler, and d
 slower or worse. So one core is left to others (a browser, the notebook's server, a neighbour), which costs
 a small model little: its steps are too short to be shared out well. Where several neighbours are busy, a
 bounded spin limits the loss. OpenMP reads its settings from the environment once, when PyTorch is imported,
-so `set_defaults` comes before that and `limit_threads` after it.
+so `set_defaults` comes before that and `limit_threads` after it. Where sharing out gains little anyway, `one_thread`
+waits for nobody.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 
 SPIN = 3000  # turns of the waiting loop before a thread goes to sleep; OpenMP's own default is endless or nearly so
@@ -41,6 +43,19 @@ def limit_threads(environ: Mapping[str, str] = os.environ) -> None:
 
     if not environ.get("OMP_NUM_THREADS"):
         torch.set_num_threads(min(torch.get_num_threads(), thread_limit()))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let PyTorch compute on one thread inside the block, whatever the reader has set."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def is_chosen(environ: MutableMapping[str, str] = os.environ) -> bool:

@@ -50,6 +50,20 @@ def test_threads_are_limited_unless_the_reader_has_chosen(monkeypatch, chosen_by
     assert [chosen_by_torch, *chosen][-1] == expected
 
 
+def test_one_thread_inside_the_block_and_the_old_number_after_it_and_after_an_error():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with threads.one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 3
+        with pytest.raises(KeyboardInterrupt), threads.one_thread():
+            raise KeyboardInterrupt
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("cores, quota, usable", [(8, None, 8), (8, 2.0, 2), (8, 2.5, 3), (2, 6.0, 2), (8, 0.3, 1)])
 def test_one_core_of_affinity_or_quota_is_left_to_others(monkeypatch, cores, quota, usable):
     monkeypatch.setattr(threads, "available_cores", lambda: cores)

@@ -10,6 +10,7 @@ from course_lib.analysis.machine_speed import seconds_of
 from course_lib.config import ModelConfig, require
 from course_lib.few_rows import speed_up_few_rows
 from course_lib.model import CausalLM
+from course_lib.threads import one_thread
 
 
 @torch.inference_mode()
@@ -33,11 +34,7 @@ def decode_parts(config: ModelConfig, *, rounds: int = 15) -> tuple[list[float],
     speed_up_few_rows(model)
     state, rope = torch.ones(1, 1, config.hidden_size), model.rope(slice(0, 1), torch.float32)
     parts = [*(partial(layer, state, rope, None, None) for layer in model.layers), partial(model.lm_head, state)]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         timed = [[seconds_of(part) for part in parts] for _ in range(rounds)]
-    finally:
-        torch.set_num_threads(threads)
     *layers, head = (min(times) for times in zip(*timed))
     return layers, head

@@ -17,6 +17,7 @@ from course_lib.config import ModelConfig, require
 from course_lib.kv_cache import DynamicCache
 from course_lib.layers import causal_mask
 from course_lib.model import CausalLM
+from course_lib.threads import one_thread
 
 CLOSE = 1e-10  # of logits of a few units in float64, where rounding leaves some 1e-15
 
@@ -83,9 +84,7 @@ def climb(make_cache: Callable[[], Any], model: CausalLM, ids: Tensor, expected:
     expected = model(ids) if expected is None else expected
     gaps: list[float] = []  # one for each way
     todo = [(0, 0.0, make_cache())]  # where a start ends, its largest difference, its cache
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the products are too small to share, and one thread waits for no other
-    try:
+    with one_thread():  # the products are too small to share
         while todo:
             start, gap, cache = todo.pop()
             for end in range(start + 1, n + 1):
@@ -94,8 +93,6 @@ def climb(make_cache: Callable[[], Any], model: CausalLM, ids: Tensor, expected:
                 off = max(gap, off if off == off else torch.inf)  # NaN is as wrong as can be
                 gaps += [off] * (end == n)
                 todo += [(end, off, grown)] * (end < n)
-    finally:
-        torch.set_num_threads(threads)
     return Climbed(len(gaps), sum(gap <= CLOSE for gap in gaps), max(gaps))
 
 

@@ -15,6 +15,7 @@ COMPUTED = {
     f"{ALL:.0f} seconds": ALL,
     "1.6 seconds": FIRST,
     "39 characters": 40 - 1,
+    "1.5 steps": 1 + 1 / 2,
     # pencil 13.1
     "16.1 GB": WEIGHTS,
     "89.6 GB": BANDWIDTH,

@@ -43,7 +43,7 @@ COMPUTED = {
     "30.84 million": HOURS_405B,
     "77 million": H100.dollars_per_hour * HOURS_405B / 1e6,
     "2.50 dollars": H100.dollars_per_hour,
-    "43 T tokens": H100.dollars_per_hour * TRAININGS["Llama-3-8B"].gpu_hours / WRITTEN / 1e6,
+    "43 T written": H100.dollars_per_hour * TRAININGS["Llama-3-8B"].gpu_hours / WRITTEN / 1e6,
     "width of 64": shape(4).hidden_size,
     "1,024 tokens": VOCABULARY,
     "log 1,024": VOCABULARY,

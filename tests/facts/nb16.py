@@ -15,7 +15,7 @@ COMPUTED = {
     "1.76 dollars": BILL,
     "120 of 120": 4 * 30,
     "0 of 240": 0,
-    "ten digits": 10,
+    "ten-digit": 10,
     "66 are": 37 + 29,
     # pencil 16.1
     "2,500 · 190": STEP,

@@ -55,7 +55,7 @@ COMPUTED = {
     "24 tokens": NEW_TOKENS,
     "24 capitals": QUESTIONS,
     "24 tool calls": QUESTIONS,
-    "of 24, which": QUESTIONS,
+    "one of 24": QUESTIONS,
     "all 185": len(CAPITALS),
     "knows 179": sum(right_answers(LM, CAPITALS)),
     "only 171": sum(sampled_answers(LM, CAPITALS, WARM)),
