@@ -13,10 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from course_lib.chat_models import Call, ChatModel, ContextFull, Endpoint, LocalModel, Turn, call_id
+from openai import APIError
+
+from course_lib.chat_models import Call, ChatModel, ContextFull, Endpoint, LocalModel, Turn
 from course_lib.config import SamplingParams, is_int, require
 from course_lib.generate import LanguageModel
-from course_lib.tool_calls import ToolCall
+from course_lib.tool_calls import INVALID, ToolCall
 from course_lib.tools import Tool, ToolResult, by_name, execute
 
 
@@ -58,12 +60,15 @@ class Run:
     Attributes:
         messages: the whole conversation, from the first message given.
         steps: what was added, in order.
-        finish_reason: "stop", "length" if a message or the context came to its limit, or "max_steps".
+        finish_reason: "stop", "length" if a message or the context came to its limit, "max_steps", or "error" if an
+            endpoint failed after the first message.
+        error: why no further message could be written, if so.
     """
 
     messages: tuple[Mapping[str, Any], ...]
     steps: tuple[RunStep, ...]
     finish_reason: str
+    error: str | None = None
 
     @property
     def answer(self) -> str | None:
@@ -106,7 +111,8 @@ def run_endpoint(client: Any, model: str, messages: Sequence[Mapping[str, Any]],
         options: of `client.chat.completions.create`, such as temperature.
 
     Raises:
-        ValueError: as `run`. Errors of the client are its own.
+        ValueError: as `run`.
+        openai.APIError: the endpoint failed in the first turn; later on, the run ends with what it has.
     """
     return loop(Endpoint(client, model, options), messages, tools, max_steps=max_steps)
 
@@ -118,22 +124,23 @@ def loop(model: ChatModel, messages: Sequence[Mapping[str, Any]], tools: Sequenc
     for number in range(max_steps):
         try:
             turn = model.turn(conversation, tools, number)
-        except ContextFull:
+        except (ContextFull, APIError) as error:
             if not steps:
                 raise
-            return Run(tuple(conversation), tuple(steps), "length")
+            reason = "length" if isinstance(error, ContextFull) else "error"
+            return Run(tuple(conversation), tuple(steps), reason, str(error))
         steps.append(RunStep(turn.message, turn))
         conversation.append(turn.message)
         if not turn.calls:
             return Run(tuple(conversation), tuple(steps), turn.finish_reason)
         if number < max_steps - 1:
-            answered = answer_calls(turn, known, number, steps, tainted=holds_untrusted(messages, known))
+            answered = answer_calls(turn, known, steps, tainted=holds_untrusted(messages, known))
             steps += answered
             conversation += [step.message for step in answered]
     return Run(tuple(conversation), tuple(steps), "max_steps")
 
 
-def answer_calls(turn: Turn, tools: Mapping[str, Tool], number: int, before: Sequence[RunStep], *,
+def answer_calls(turn: Turn, tools: Mapping[str, Tool], before: Sequence[RunStep], *,
                  tainted: bool = False) -> list[RunStep]:
     """Run the calls of a turn, one after another, each with a message that the model will read.
 
@@ -142,9 +149,9 @@ def answer_calls(turn: Turn, tools: Mapping[str, Tool], number: int, before: Seq
         tainted: whether it had read one before the run began.
     """
     steps, tainted = [], tainted or any(is_untrusted(step, tools) for step in before)
-    for i, call in enumerate(turn.calls):
+    for call, shown in zip(turn.calls, turn.message.get("tool_calls", ()), strict=True):
         result = execute(call, tools, tainted=tainted)
-        message = {"role": "tool", "tool_call_id": call_id(number, i), "content": result.content}
+        message = {"role": "tool", "tool_call_id": shown["id"], "content": result.content}
         steps.append(RunStep(message, call=call, result=result))
     return steps
 
@@ -155,12 +162,15 @@ def is_untrusted(step: RunStep, tools: Mapping[str, Tool]) -> bool:
 
 
 def holds_untrusted(messages: Sequence[Mapping[str, Any]], tools: Mapping[str, Tool]) -> bool:
-    """Whether a conversation holds a result of an untrusted tool, or one of which it does not say whose it is."""
+    """Whether a conversation holds a result of an untrusted tool, or one of which it does not say whose it is.
+
+    To a call that cannot be read the loop itself has answered.
+    """
     names: dict[Any, str] = {}  # of the tools, by the calls' ids; another run may use the same ids again
     for message in messages:
         names |= {call.get("id"): call["function"]["name"] for call in message.get("tool_calls") or ()}
         if message["role"] == "tool":
-            tool = tools.get(names.get(message.get("tool_call_id"), ""))
-            if tool is None or tool.untrusted:
+            name = names.get(message.get("tool_call_id"), "")
+            if name != INVALID and (name not in tools or tools[name].untrusted):
                 return True
     return False

@@ -1,4 +1,4 @@
-"""Regular expressions, as far as an automaton can read them: text to the nodes of `course_lib.automaton`.
+"""Regular expressions, as far as an automaton can read them: text to the nodes of `course_lib.patterns`.
 
 The whole text must match. There are literals, escapes, classes, ".", groups, "|" and the quantifiers *, +, ?, {m},
 {m,}, {m,n}. What has no meaning for a text that is still being written (anchors, lazy quantifiers) or needs a memory
@@ -7,7 +7,10 @@ The whole text must match. There are literals, escapes, classes, ".", groups, "|
 
 from __future__ import annotations
 
-from course_lib.automaton import MAX_CODE_POINT, Choice, Node, Repeat, code_points, sequence
+from functools import lru_cache
+from string import hexdigits
+
+from course_lib.patterns import MAX_CODE_POINT, Choice, Node, code_points, repeat, sequence
 
 Ranges = list[tuple[int, int]]
 
@@ -113,7 +116,7 @@ class Parser:
             return node
         if self.peek() and self.peek() in "?+*{":
             raise self.error(f"the quantifier {self.peek()} after a quantifier")
-        return Repeat(node, least, most)
+        return repeat(node, least, most)
 
     def counts(self) -> tuple[int, int | None]:
         """{m}, {m,} or {m,n}."""
@@ -137,17 +140,15 @@ class Parser:
             return CLASSES[character]
         if character.lower() in CLASSES:
             return complement(CLASSES[character.lower()])
+        if character == "0" and self.peek() and self.peek() in "0123456789":
+            raise self.error(f"the octal escape \\0{self.peek()} (write \\x with two digits)")
         if character in CONTROLS:
             return [(ord(CONTROLS[character]),) * 2]
         if character in HEX_DIGITS:
             digits = self.peek(HEX_DIGITS[character])
-            try:
-                code = int(digits, 16) if len(digits) == HEX_DIGITS[character] and digits.isalnum() else -1
-            except ValueError:
-                code = -1
-            if 0 <= code <= MAX_CODE_POINT:
+            if len(digits) == HEX_DIGITS[character] and {*digits} <= {*hexdigits} and int(digits, 16) <= MAX_CODE_POINT:
                 self.place += len(digits)
-                return [(code, code)]
+                return [(int(digits, 16),) * 2]
         if character.isalnum() or not character.isascii():
             self.place = start
             raise self.error(f"the escape \\{character}")
@@ -175,10 +176,16 @@ class Parser:
 
     def node(self, ranges: Ranges) -> Node:
         """One character of these ranges; never none, or there would be texts that cannot be completed."""
-        node = code_points(merged(ranges))
+        node = class_of(tuple(merged(ranges)))
         if not node.parts:
             raise self.error("a class of no character")
         return node
+
+
+@lru_cache(maxsize=256)
+def class_of(ranges: tuple[tuple[int, int], ...]) -> Node:
+    """One character of these ranges; the same node each time, so that it is built once where it leads to one place."""
+    return code_points(ranges)
 
 
 def merged(ranges: Ranges) -> Ranges:

@@ -17,6 +17,7 @@ from course_lib.config import require
 MAX_LENGTH = 200  # characters of an expression
 MAX_DEPTH = 40  # of parentheses, signs and powers
 MAX_BITS = 4096  # of a numerator or denominator, about 1,233 digits; 9**9**9 would have 369,693,100
+MAX_VALUE = 1_000  # characters of the result
 TOKEN = re.compile(r"\s*(\d+(?:\.\d+)?|\*\*|[-+*/()])", re.ASCII)
 
 
@@ -24,14 +25,16 @@ def calculate(expression: str) -> str:
     """The value: an integer, a decimal fraction if that is exact, else a quotient in lowest terms.
 
     Raises:
-        ValueError: the expression is malformed, too long or nested too deep; or divides by zero, or has a number of
-            `MAX_BITS` bits or more on the way.
+        ValueError: the expression is malformed, too long or nested too deep; or divides by zero, has a number of
+            `MAX_BITS` bits or more on the way, or a value of more than `MAX_VALUE` characters.
 
     >>> calculate("2 + 3 * 4"), calculate("1 / 8"), calculate("1 / 3"), calculate("2 ** -1 - 1")
     ('14', '0.125', '1/3', '-0.5')
     """
     require(len(expression) <= MAX_LENGTH, "expression", expression[:20] + "...", f"at most {MAX_LENGTH} characters")
-    return show(Parser(expression).value())
+    value = show(Parser(expression).value())
+    require(len(value) <= MAX_VALUE, "expression", expression, f"of a value with at most {MAX_VALUE} characters")
+    return value
 
 
 class Parser:

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from openai import APIError
+
 from course_lib.config import SamplingParams
 from course_lib.generate import LanguageModel, Step, check_prompt, decode_steps, end_ids
-from course_lib.tool_calls import BadCall, ToolCall, ToolCallStream, call_of
-from course_lib.tool_messages import call_tag, for_template, to_message
+from course_lib.tool_calls import BadCall, ToolCall, ToolCallStream, call_of, pieces
+from course_lib.tool_messages import call_tag, for_template, to_call, to_message
 from course_lib.tools import Tool
 
 Call = ToolCall | BadCall
@@ -22,7 +24,7 @@ class Turn:
     """One message of the model.
 
     Attributes:
-        message: as it joins the conversation, in OpenAI's form.
+        message: as it joins the conversation, in OpenAI's form, with an id for every call.
         calls: in order, those that cannot be read too.
         finish_reason: "tool_calls" if there are calls, "stop", or "length".
         prompt_tokens, tokens: read, and written.
@@ -43,7 +45,12 @@ class ChatModel(Protocol):
     """What the loop asks of a model."""
 
     def turn(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool], number: int) -> Turn:
-        """The next message; the ids of its calls begin with `number`."""
+        """The next message; ids of calls that are made here begin with `number`.
+
+        Raises:
+            ContextFull: there is no room for it.
+            APIError: an endpoint failed.
+        """
 
 
 def call_id(number: int, i: int) -> str:
@@ -66,7 +73,12 @@ class LocalModel:
     def turn(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool], number: int) -> Turn:
         """As `ChatModel.turn`."""
         prompt_ids, params = self.request(messages, tools)
-        return read_turn(self.lm, decode_steps(self.lm, prompt_ids, params), params, number)
+        return self.read(messages, decode_steps(self.lm, prompt_ids, params), params, number)
+
+    def read(self, messages: Sequence[Mapping[str, Any]], steps: Iterator[Step], params: SamplingParams,
+             number: int) -> Turn:
+        """The next message after these, from its tokens (`read_turn`)."""
+        return read_turn(self.lm, steps, params, number)
 
     def request(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> tuple[list[int], SamplingParams]:
         """What to generate from, and how.
@@ -116,33 +128,56 @@ def read_turn(lm: LanguageModel, steps: Iterator[Step], params: SamplingParams, 
     rest = message.flush()
     calls += [event for event in rest if not isinstance(event, str)]
     content += "" if calls else "".join(event for event in rest if isinstance(event, str))
-    good = [(call, call_id(number, i)) for i, call in enumerate(calls) if isinstance(call, ToolCall)]
-    bad = "".join(call.text for call in calls if isinstance(call, BadCall))
-    return Turn(to_message((content + bad).strip(), [call for call, _ in good], call_ids=[id for _, id in good]),
-                tuple(calls), "tool_calls" if calls else finish_reason, sum(step.positions for step in taken[:1]),
+    ids = [call_id(number, i) for i in range(len(calls))]
+    return Turn(to_message(content.strip(), calls, call_ids=ids), tuple(calls),
+                "tool_calls" if calls else finish_reason, sum(step.positions for step in taken[:1]),
                 len(taken), sum(step.positions > 0 for step in taken), sum(step.seconds for step in taken))
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A model that is reached through OpenAI's interface; the server, and not this side, says what is a call."""
+    """A model that is reached through OpenAI's interface; the server, and not this side, says what is a call.
+
+    What a server cannot read as a call it returns as text. Such text is a `BadCall` here too, so that the model is told
+    of it. A call in the text that could be read is a quotation: the server has not taken it for a call.
+    """
 
     client: Any
     model: str
     options: Mapping[str, Any]
 
     def turn(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool], number: int) -> Turn:
-        """As `ChatModel.turn`; a call's arguments that are no JSON are shown to the endpoint as {}."""
+        """As `ChatModel.turn`; the server's calls keep their ids, and whatever else they carry."""
         started = time.perf_counter()
         offer = {"tools": [tool.schema for tool in tools]} if tools else {}
-        reply = self.client.chat.completions.create(model=self.model, messages=list(messages), **offer, **self.options)
-        choice, seconds = reply.choices[0], time.perf_counter() - started
-        calls = tuple(call_of(one.function.name, one.function.arguments)
-                      for one in choice.message.tool_calls or ())
-        shown = [call if isinstance(call, ToolCall) else ToolCall(one.function.name or "unknown", {})
-                 for call, one in zip(calls, choice.message.tool_calls or ())]
-        ids = [call_id(number, i) for i in range(len(shown))]
-        message = to_message(choice.message.content or "", shown, call_ids=ids)
-        usage = reply.usage
-        return Turn(message, calls, choice.finish_reason, usage.prompt_tokens if usage else 0,
-                    usage.completion_tokens if usage else 0, None, seconds)
+        try:
+            reply = self.client.chat.completions.create(model=self.model, messages=list(messages), **offer,
+                                                        **self.options)
+        except APIError as error:
+            if error.code == "context_length_exceeded":
+                raise ContextFull(str(error)) from error
+            raise
+        choice, usage, seconds = reply.choices[0], reply.usage, time.perf_counter() - started
+        content, unread = without_calls(choice.message.content or "") if tools else (choice.message.content or "", [])
+        calls, shown = [], []
+        for one in choice.message.tool_calls or ():
+            call, id = call_of(one.function.name, one.function.arguments), one.id or call_id(number, len(calls))
+            shown.append(one.model_dump(exclude_none=True) | ({"id": id} if isinstance(call, ToolCall) else
+                                                              to_call(call, id)))
+            calls.append(call)
+        shown += [to_call(call, call_id(number, i)) for i, call in enumerate(unread, len(calls))]
+        calls += unread
+        message = to_message(content, (), call_ids=()) | ({"tool_calls": shown} if shown else {})
+        return Turn(message, tuple(calls), "tool_calls" if calls else choice.finish_reason,
+                    usage.prompt_tokens if usage else 0, usage.completion_tokens if usage else 0, None, seconds)
+
+
+def without_calls(text: str) -> tuple[str, list[BadCall]]:
+    """A text that a server returned, without the calls in it that cannot be read, and those calls.
+
+    >>> without_calls('Hm. <tool_call>{"name": "f"}</tool_call>')[0]
+    'Hm.'
+    """
+    read = list(pieces(text))
+    return ("".join(piece for piece, event in read if not isinstance(event, BadCall)).strip(),
+            [event for _, event in read if isinstance(event, BadCall)])

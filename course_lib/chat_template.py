@@ -138,19 +138,20 @@ class Shield:
         self.mark = next(c for c in map(chr, range(0xFDD0, 0x110000)) if c not in used)
         self.tokens = list(tokens)
         self.codes = {token: f"{self.mark}{i}{self.mark}" for i, token in enumerate(self.tokens)}
-        self.pattern = any_of([*self.tokens, *words])
+        self.pattern = regex.compile(any_of([*self.tokens, *words]))
+        self.coded = regex.compile(f"{self.mark}(\\d+){self.mark}")
 
     def hide(self, data: Any) -> Any:
         """A copy of nested lists and mappings with the special texts in every string replaced."""
         if isinstance(data, str):
-            return regex.sub(self.pattern, lambda match: self.codes.get(match[0], match[0]), data)
+            return self.pattern.sub(lambda match: self.codes.get(match[0], match[0]), data)
         if isinstance(data, Mapping):
             return {self.hide(key): self.hide(value) for key, value in data.items()}
         return [self.hide(item) for item in data] if isinstance(data, (list, tuple)) else data
 
     def show(self, text: str) -> str:
         """The text as the data had it."""
-        return regex.sub(f"{self.mark}(\\d+){self.mark}", lambda match: self.tokens[int(match[1])], text)
+        return self.coded.sub(lambda match: self.tokens[int(match[1])], text)
 
 
 def any_of(texts: Collection[str]) -> str:

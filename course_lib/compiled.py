@@ -67,15 +67,16 @@ class CompiledLM(CausalLM):
     compiled: Callable[..., Tensor] | None = None  # on a CPU
 
     def forward(self, input_ids: Tensor, *, kv_cache: KVCache | None = None, attention_mask: Tensor | None = None,
-                logits_to_keep: int = 0) -> Tensor:
+                position_ids: Tensor | None = None, logits_to_keep: int | Tensor = 0) -> Tensor:
         """As `CausalLM.forward`."""
-        static = (input_ids.shape[1] == 1 and type(kv_cache) is StaticCache and attention_mask is None
+        static = (input_ids.shape[1] == 1 and type(kv_cache) is StaticCache
+                  and attention_mask is None and position_ids is None
                   and (self.compiled is not None or kv_cache.keys.is_cuda)
                   and kv_cache.get_seq_length() < kv_cache.keys.shape[3] and not torch.is_grad_enabled()
                   and not any(part._forward_hooks or part._forward_pre_hooks for part in self.modules()))
         if not static:
             return super().forward(input_ids, kv_cache=kv_cache, attention_mask=attention_mask,
-                                   logits_to_keep=logits_to_keep)
+                                   position_ids=position_ids, logits_to_keep=logits_to_keep)
         owner, step = kv_cache.__dict__.get("static_step", (None, None))
         if owner is not self:
             step = self.prepare(input_ids, kv_cache)

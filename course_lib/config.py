@@ -112,12 +112,18 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class StructuredOutputsParams:
-    """What the whole text must be, in vLLM's names: exactly one of these; `course_lib.grammar` says what each may hold.
+    """What the whole text must be, in vLLM's names: exactly one of json, regex, choice, json_object and structural_tag.
+
+    `course_lib.grammar` says what each may hold. JSON has the white space of `json.dumps`, ", " and ": ", and no other:
+    so both values of disable_any_whitespace mean the same, and a whitespace_pattern must match one space and none.
+    vLLM's grammar, disable_fallback and disable_additional_properties do not exist here.
 
     Args:
         json: a JSON schema, as an object or as JSON text.
         regex: a regular expression that the whole text matches.
         choice: several texts, of which the whole text is one.
+        json_object: True for any JSON object that does not nest too deep.
+        disable_any_whitespace, whitespace_pattern: beside json or json_object only.
         structural_tag: parts with JSON between tags, as an object or as JSON text.
 
     Raises:
@@ -127,19 +133,35 @@ class StructuredOutputsParams:
     json: str | None = None
     regex: str | None = None
     choice: tuple[str, ...] | None = None
+    json_object: bool | None = None
+    disable_any_whitespace: bool = False
+    whitespace_pattern: str | None = None
     structural_tag: str | None = None
 
     def __post_init__(self) -> None:
-        given = [f.name for f in fields(self) if getattr(self, f.name) is not None]
-        require(len(given) == 1, "structured_outputs", given, "exactly one of json, regex, choice and structural_tag")
+        require(isinstance(self.json_object, bool | None), "json_object", self.json_object, "None, False or True")
+        object.__setattr__(self, "json_object", self.json_object or None)
+        kinds = ("json", "regex", "choice", "json_object", "structural_tag")
+        given = [name for name in kinds if getattr(self, name) is not None]
+        require(len(given) == 1, "structured_outputs", given, f"exactly one of {', '.join(kinds)}")
         for name in ("json", "structural_tag"):  # as text, so that equal requests are found to be equal
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, json_text(name, getattr(self, name)))
-        require(self.regex is None or isinstance(self.regex, str), "regex", self.regex, "a string")
+        require(self.regex is None or is_text(self.regex), "regex", self.regex, "a string without surrogates")
         if self.choice is not None:
             object.__setattr__(self, "choice", several("choice", self.choice, str))
-            require(bool(self.choice) and all(isinstance(text, str) and text for text in self.choice), "choice",
-                    self.choice, "several non-empty strings")
+            require(bool(self.choice), "choice", self.choice, "several non-empty strings")
+            for i, text in enumerate(self.choice):
+                require(is_text(text) and text, f"choice[{i}]", text, "a non-empty string without surrogates")
+        self.check_whitespace(given[0])
+
+    def check_whitespace(self, kind: str) -> None:
+        """Refuse white space that is none, or that says nothing."""
+        disable, pattern = self.disable_any_whitespace, self.whitespace_pattern
+        require(isinstance(disable, bool), "disable_any_whitespace", disable, "True or False")
+        require(pattern is None or is_text(pattern), "whitespace_pattern", pattern, "None or a string")
+        for name, value in (("disable_any_whitespace", disable), ("whitespace_pattern", pattern)):
+            require(not value or kind in ("json", "json_object"), name, value, f"left out beside {kind}")
 
 
 @dataclass(frozen=True)
@@ -236,6 +258,11 @@ def is_number(value: Any) -> bool:
         return math.isfinite(value)
     except OverflowError:  # an integer beyond every float
         return False
+
+
+def is_text(value: Any) -> bool:
+    """True for a str that can be encoded: half a surrogate pair cannot."""
+    return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def several(name: str, value: Any, one: type) -> tuple:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Items
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -101,7 +102,7 @@ class Engine:
         max_num_batched_tokens: tokens in a pass, >= max_num_seqs; longer prompts are read in several passes.
         block_size: tokens in a page.
         num_blocks: pages; None: room for `max_num_seqs` full contexts, but no more than half a gigabyte.
-        enable_prefix_caching: reuse the pages of equal beginnings; several answers to one prompt then read it once.
+        enable_prefix_caching: reuse the pages of equal beginnings, also among those who come together.
 
     Attributes:
         batch: what the last pass consisted of.
@@ -158,16 +159,34 @@ class Engine:
         """Whether `step` has something to do."""
         return self.scheduler.has_unfinished()
 
-    @torch.inference_mode()
+    def reset_prefix_cache(self) -> None:
+        """Forget the pages of all prompts, for when the weights have changed: they hold what the old ones computed.
+
+        Raises:
+            ValueError: there are requests.
+        """
+        require(not self.has_unfinished_requests(), "requests", len(self.requests), "none, to forget what pages hold")
+        self.blocks.reset_prefix_cache()
+
     def step(self) -> list[EngineOutput]:
         """One pass: a token for each request that decodes, and pieces of the prompts that are being read.
 
         A request whose logits are not finite, or whose grammar no token can continue, ends with an error, and the
-        others go on.
+        others go on. Any other exception, an interrupt included, ends all requests and leaves the engine as new.
 
         Returns:
             One output for each request that got a token, or an error; the finished ones are forgotten.
         """
+        try:
+            return self.one_pass()
+        except BaseException:
+            self.scheduler.abort_all()
+            self.requests.clear()
+            raise
+
+    @torch.inference_mode()
+    def one_pass(self) -> list[EngineOutput]:
+        """What `step` does when nothing comes between."""
         started = time.perf_counter()
         batch = self.batch = self.scheduler.schedule()
         for source, target in batch.copies:
@@ -209,22 +228,14 @@ class Engine:
         return [EngineOutput(name, None, "error", error) for name, error in names.items()]
 
     def forward(self, work: Items[Work]) -> Tensor:
-        """Compute a pass: the logits (n, V) after those n sequences that get a token, in their order.
-
-        Sequences with one new token are rows of one batch; every longer piece is a batch of its own.
-        """
-        logits, single = [], [one for one in work if one.num_tokens == 1]
-        pieces = ([single] if single else []) + [[one] for one in work if one.num_tokens > 1]
-        for piece in pieces:
-            rows = self.cache.rows([one.sequence.table.block_ids for one in piece], [one.start for one in piece],
-                                   piece[0].num_tokens)
-            ids = torch.tensor([one.sequence.token_ids[one.start : one.start + one.num_tokens] for one in piece],
-                               device=self.cache.pages.device)
-            last = self.lm.model(ids, kv_cache=rows, attention_mask=rows.attention_mask, logits_to_keep=1)[:, -1]
-            logits += [(one, row) for one, row in zip(piece, last, strict=True)]
-        by_work = dict(logits)
-        chosen = [by_work[one] for one in work if one.gets_token]
-        return torch.stack(chosen) if chosen else last[:0]
+        """Compute a pass: the logits (n, V) after those n sequences that get a token, in their order."""
+        device, counts = self.cache.pages.device, [one.num_tokens for one in work]
+        tables, starts = [one.sequence.table.block_ids for one in work], [one.start for one in work]
+        packed = self.cache.one_pass(tables, starts, counts)
+        ids = [i for one in work for i in one.sequence.token_ids[one.start : one.start + one.num_tokens]]
+        ends = [end - 1 for one, end in zip(work, accumulate(counts)) if one.gets_token]
+        return self.lm.model(torch.tensor([ids], device=device), kv_cache=packed, position_ids=packed.position_ids,
+                             logits_to_keep=torch.tensor(ends, dtype=torch.long, device=device))[0]
 
     def stats(self) -> EngineStats:
         """The numbers of this moment."""

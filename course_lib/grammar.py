@@ -1,8 +1,8 @@
 """Structured output: only tokens that can continue a valid text may be sampled.
 
 The text is bytes to the automaton, whatever tokens it is cut into. A token is allowed if its bytes lead somewhere; an
-end token, where the text is complete. The tokens are kept as a tree of their bytes, so that each beginning that several
-share is read once. Source: Willard and Louf 2023, "Efficient guided generation for large language models".
+end token, where the text is complete. Source: Willard and Louf 2023, "Efficient guided generation for large language
+models".
 
 The logits are masked before penalties, temperature and filters, as in vLLM. `Step.logprob` stays the model's own, from
 before the mask, so that exp(logprob) says what the model would have done; vLLM reports it after the mask.
@@ -11,122 +11,24 @@ before the mask, so that exp(logprob) says what the model would have done; vLLM 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Sequence
-from functools import lru_cache
+from threading import Lock
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from course_lib.added_tokens import find_tokens
-from course_lib.automaton import DEAD, MAX_REMEMBERED, Automaton, Choice, Node, Symbols, literal, sequence
+from course_lib.automaton import MAX_WORK, Automaton, Work, work_to_build
 from course_lib.byte_regex import parse_regex
 from course_lib.config import SamplingParams, StructuredOutputsParams, require
-from course_lib.json_schema import schema_pattern
+from course_lib.json_schema import object_pattern, schema_pattern
+from course_lib.patterns import Choice, literal
 from course_lib.structural_tag import tag_pattern
-from course_lib.tool_calls import CLOSE, OPEN
+from course_lib.token_mask import Grammar, token_tree
 
-MAX_MASK_BYTES = 2**25  # of the masks that a grammar remembers
-MAX_WORK = 2_000_000  # places of an automaton that are looked at for one request: half a second; most take a hundredth
-
-
-class TokenTree:
-    """A vocabulary as a tree: each node a symbol after its parent's, each token at the node where its symbols end.
-
-    A control token is one symbol of its own, 256 and up; a token without bytes is nowhere.
-
-    Args:
-        tokenizer: as `lm.tokenizer`.
-
-    Attributes:
-        control: the symbol of each control token, by its text.
-        n_symbols, n_ids: one more than the largest symbol, and than the largest id.
-        levels: from the root down, for all nodes of one depth: the places of their parents one level up (N,) and
-            their symbols (N,); and for the tokens that end there their ids and the places of their nodes.
-    """
-
-    def __init__(self, tokenizer: Any) -> None:
-        controls = [token for token in tokenizer.all_added_tokens() if token.special or token.content in (OPEN, CLOSE)]
-        self.added = {token.content: token for token in controls}
-        self.control = {token.content: 256 + i for i, token in enumerate(controls)}
-        self.symbols: dict[int, tuple[int, ...]] = {
-            id: tuple(tokenizer.decode_single_token_bytes(id)) for id in tokenizer.ids}
-        self.symbols |= {token.id: (self.control[token.content],) for token in controls}
-        self.n_symbols, self.n_ids = 256 + len(controls), max(self.symbols) + 1
-        self.levels = list(self.grow())
-
-    def grow(self) -> Any:
-        """Yields `levels`."""
-        waiting = sorted((symbols, id) for id, symbols in self.symbols.items() if symbols)
-        nodes: dict[tuple[int, ...], int] = {(): 0}
-        depth = 0
-        while waiting:
-            depth += 1
-            beginnings = sorted({symbols[:depth] for symbols, _ in waiting})
-            parents = np.array([nodes[beginning[:-1]] for beginning in beginnings])
-            nodes = {beginning: place for place, beginning in enumerate(beginnings)}
-            ending = [(id, nodes[symbols]) for symbols, id in waiting if len(symbols) == depth]
-            ids, places = np.array(ending, dtype=int).reshape(-1, 2).T
-            yield parents, np.array([beginning[-1] for beginning in beginnings]), ids, places
-            waiting = [(symbols, id) for symbols, id in waiting if len(symbols) > depth]
-
-    def parse(self, text: str) -> Node:
-        """This very text, where the text of a control token means the token."""
-        parts = find_tokens(text, self.added, self.added.keys())
-        return sequence(*(literal(part) if isinstance(part, str) else
-                          Symbols(((self.control[part.content],) * 2,)) for part in parts))
-
-
-@lru_cache(maxsize=4)
-def token_tree(tokenizer: Any) -> TokenTree:
-    """A tokenizer's tree, built once."""
-    return TokenTree(tokenizer)
-
-
-class Grammar:
-    """A pattern and a vocabulary: which tokens may follow each state; shared by all requests with this pattern.
-
-    Args:
-        pattern: what the whole text must be.
-        tree: of the tokenizer.
-    """
-
-    def __init__(self, pattern: Node, tree: TokenTree) -> None:
-        self.automaton, self.tree = Automaton(pattern, tree.n_symbols), tree
-        self.masks: dict[tuple[frozenset[int], int], Tensor] = {}
-
-    def mask(self, places: frozenset[int], vocab_size: int, *, most_work: float = math.inf) -> Tensor:
-        """The tokens that may come next, computed once for each state: (V,), bool. End tokens are not looked at.
-
-        Args:
-            places: the state.
-            vocab_size: V.
-            most_work: that the automaton may do for it.
-
-        Raises:
-            ValueError: it takes more work.
-        """
-        key = places, vocab_size
-        if key not in self.masks:
-            if len(self.masks) * vocab_size > MAX_MASK_BYTES:
-                self.masks.clear()
-            with self.automaton.limited(most_work):
-                self.masks[key] = torch.from_numpy(self.compute_mask(places, vocab_size))
-        return self.masks[key]
-
-    def compute_mask(self, places: frozenset[int], vocab_size: int) -> np.ndarray:
-        """Walk the tree and the automaton together, all nodes of one depth at once."""
-        automaton, mask = self.automaton, np.zeros(max(vocab_size, self.tree.n_ids), dtype=bool)
-        if automaton.remembered > MAX_REMEMBERED:
-            automaton.forget()
-        states = np.array([automaton.number(places)])
-        for parents, symbols, ids, nodes in self.tree.levels:
-            automaton.fill(np.unique(states))
-            states = automaton.table[states[parents], symbols]
-            mask[ids] = states[nodes] != DEAD
-        return mask[:vocab_size]
+MAX_GRAMMARS, MAX_CACHE_BYTES = 64, 2**28  # that are kept
+WORK_PER_TOKEN = 1_000  # places: a quarter of a millisecond
 
 
 class LogitsProcessor:
@@ -139,18 +41,18 @@ class LogitsProcessor:
     Attributes:
         places: the state of the automaton; after an end token it does not change any more.
         ended: whether there was one.
-        work_left: what the automaton may still do for this request. A server has one thread for all requests, and a
-            pattern of a few hundred letters can keep it busy for minutes.
+        work: what the automaton may still do for this request. A server has one thread for all requests, and a pattern
+            of a few hundred letters can keep it busy for minutes.
     """
 
     def __init__(self, grammar: Grammar, end_ids: Collection[int]) -> None:
         self.grammar, self.end_ids = grammar, frozenset(end_ids)
-        self.places, self.ended, self.work_left = grammar.automaton.start, False, MAX_WORK
+        self.places, self.ended, self.work = grammar.automaton.start, False, Work(MAX_WORK)
 
     def copy(self) -> LogitsProcessor:
         """The same place, to go on from in another way."""
         twin = LogitsProcessor(self.grammar, self.end_ids)
-        twin.places, twin.ended, twin.work_left = self.places, self.ended, self.work_left
+        twin.places, twin.ended, twin.work = self.places, self.ended, self.work
         return twin
 
     def allowed(self, vocab_size: int) -> Tensor:
@@ -161,9 +63,8 @@ class LogitsProcessor:
         Raises:
             ValueError: the pattern is so ambiguous that this takes too long.
         """
-        before = self.grammar.automaton.work
-        mask = self.grammar.mask(self.places, vocab_size, most_work=self.work_left).clone()
-        self.work_left -= self.grammar.automaton.work - before
+        known = self.grammar.mask(self.places, self.work)
+        mask = F.pad(known, (0, vocab_size - len(known)))  # a new one, also where it is cut or stays as long
         complete = self.accepts(self.places)
         for token_id in self.end_ids:
             if token_id < vocab_size:
@@ -197,7 +98,6 @@ class LogitsProcessor:
             twin.advance(proposal[i])
             if twin.ended:
                 break
-        self.work_left = twin.work_left
         return torch.stack(rows)
 
     def advance(self, token_id: int) -> None:
@@ -213,12 +113,12 @@ class LogitsProcessor:
             self.ended = True
         else:
             require(bool(places), "token_id", token_id, "one that the structured output allows here")
-            self.places = places
+            self.places, self.work.left = places, self.work.left + WORK_PER_TOKEN
 
     def after(self, token_id: int) -> frozenset[int]:
         """The state after a token; empty if there is none."""
         symbols = self.grammar.tree.symbols.get(token_id)
-        return self.grammar.automaton.read(self.places, symbols) if symbols else frozenset()
+        return self.grammar.read(self.places, symbols) if symbols else frozenset()
 
     def accepts(self, places: frozenset[int]) -> bool:
         """Whether the text may end in this state."""
@@ -232,8 +132,8 @@ def logits_processor_for(params: SamplingParams, tokenizer: Any, end_ids: Collec
         end_ids: the ids that end the request.
 
     Raises:
-        ValueError: the schema or the expression holds what is not supported, or is too large; or no token would end
-            the text.
+        ValueError: the schema or the expression holds what is not supported, or is too large or too ambiguous; or no
+            token would end the text.
     """
     if params.structured_outputs is None:
         return None
@@ -241,16 +141,96 @@ def logits_processor_for(params: SamplingParams, tokenizer: Any, end_ids: Collec
     return LogitsProcessor(grammar_for(params.structured_outputs, tokenizer), end_ids)
 
 
-@lru_cache(maxsize=64)
-def grammar_for(structured: StructuredOutputsParams, tokenizer: Any) -> Grammar:
-    """The grammar of a request, built once for all that ask for the same."""
+def build_grammar(structured: StructuredOutputsParams, tokenizer: Any) -> Grammar:
+    """The grammar of a request, with the mask of its first token.
+
+    Raises:
+        ValueError: as `logits_processor_for`.
+    """
     tree = token_tree(tokenizer)
+    space = structured.whitespace_pattern
+    require(space is None or all(accepts(space, text) for text in ("", " ")), "whitespace_pattern", space,
+            "one that matches one space and no space, for JSON is written with both")
     if structured.regex is not None:
         pattern = parse_regex(structured.regex)
     elif structured.choice is not None:
         pattern = Choice(tuple(map(literal, structured.choice)))
     elif structured.json is not None:
         pattern = schema_pattern(json.loads(structured.json))
+    elif structured.json_object:
+        pattern = object_pattern()
     else:
         pattern = tag_pattern(json.loads(structured.structural_tag), tree.parse)
-    return Grammar(pattern, tree)
+    grammar = Grammar(pattern, tree)
+    grammar.mask(grammar.automaton.start, work_to_build())
+    return grammar
+
+
+def accepts(regex: str, text: str) -> bool:
+    """Whether the whole text matches."""
+    automaton = Automaton(parse_regex(regex))
+    return automaton.accepts(automaton.read(automaton.start, text.encode()))
+
+
+class GrammarCache:
+    """The grammars of the latest requests, and why others were refused; both are found again, and not built again.
+
+    One grammar is built at a time, so that many that take long do not keep all cores from those that do not. What is
+    known is found while another is built.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[StructuredOutputsParams, Any], Grammar | str] = {}  # the latest last
+        self.lock, self.building = Lock(), Lock()
+
+    def get(self, structured: StructuredOutputsParams, tokenizer: Any) -> Grammar:
+        """The grammar of a request.
+
+        Raises:
+            ValueError: as `logits_processor_for`.
+        """
+        key = structured, tokenizer
+        known = self.find(key)
+        if known is None:
+            with self.building:
+                known = self.find(key) or self.build(*key)
+                self.keep(key, known)
+        if isinstance(known, str):
+            raise ValueError(known)
+        return known
+
+    def find(self, key: tuple[StructuredOutputsParams, Any]) -> Grammar | str | None:
+        """What is known of a request, which becomes the latest."""
+        with self.lock:
+            if (known := self.known.pop(key, None)) is not None:
+                self.known[key] = known
+            return known
+
+    def build(self, structured: StructuredOutputsParams, tokenizer: Any) -> Grammar | str:
+        """A grammar, or why there is none."""
+        try:
+            return build_grammar(structured, tokenizer)
+        except ValueError as error:
+            return str(error)
+
+    def keep(self, key: tuple[StructuredOutputsParams, Any], known: Grammar | str) -> None:
+        """Remember it, and forget the oldest until the others are few and small enough."""
+        with self.lock:
+            self.known[key] = known
+            grammars = [one for one in self.known.values() if isinstance(one, Grammar)]
+            nbytes = sum(grammar.nbytes for grammar in grammars)
+            while len(self.known) > 1 and (len(self.known) > MAX_GRAMMARS or nbytes > MAX_CACHE_BYTES):
+                oldest = self.known.pop(next(iter(self.known)))
+                nbytes -= oldest.nbytes if isinstance(oldest, Grammar) else 0
+
+
+CACHE = GrammarCache()
+
+
+def grammar_for(structured: StructuredOutputsParams, tokenizer: Any) -> Grammar:
+    """The grammar of a request, built once for all that ask for the same.
+
+    Raises:
+        ValueError: as `logits_processor_for`.
+    """
+    return CACHE.get(structured, tokenizer)

@@ -126,10 +126,25 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None) -> Tenso
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     """Scaled dot-product attention (Vaswani et al. 2017), every step visible: (B, H, T, Dh).
 
-    The arguments are those of `attention_weights`, and `v` has the shape of `k`. The model calls
-    `torch.nn.functional.scaled_dot_product_attention`, which gives the same in one fused kernel.
+    The arguments are those of `attention_weights`, and `v` has the shape of `k`. The model calls `fused_attention`,
+    which gives the same in one kernel.
     """
     return attention_weights(q, k, mask) @ repeat_kv(v, q.shape[1] // v.shape[1])
+
+
+def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The same by `torch.nn.functional.scaled_dot_product_attention`: (B, H, T, Dh).
+
+    Args:
+        q: (B, H, T, Dh).
+        k, v: (B, Hkv, S, Dh).
+        mask: broadcastable to (B, H, T, S), True where the query may see the key, or numbers that are added to the
+            scores; None: T is S, causal, or 1, and sees every key.
+    """
+    if q.shape[2] > 1:
+        return F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=True)
+    rows = q.reshape(*k.shape[:2], -1, q.shape[3])  # (B, Hkv, H / Hkv, Dh): the heads of a group read the same keys
+    return F.scaled_dot_product_attention(rows, k, v, mask).reshape(q.shape)
 
 
 ACTIVATION = {

@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.config import ModelConfig
-from course_lib.layers import MLP, apply_rope, causal_mask, make_norm, rope_tables
+from course_lib.layers import MLP, apply_rope, causal_mask, fused_attention, make_norm, rope_tables
 
 
 class KVCache(Protocol):
     """What attention asks of a cache; `course_lib.kv_cache` holds several.
 
     One whose `update` returns other keys than positions 0 to S - 1 in order also has a method `mask`, which stands in
-    for the model's: `mask(T, attention_mask)`, called before the first `update` of a pass.
+    for the model's: `mask(T, attention_mask)`, called before the first `update` of a pass. One that holds several
+    texts, whose new tokens lie one after another in one row, has a method `attend` (`course_lib.paged_cache`).
     """
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int) -> tuple[Tensor, Tensor]:
@@ -59,14 +59,12 @@ class Attention(nn.Module):
                 kv_cache: KVCache | None) -> Tensor:
         """(B, T, D) to (B, T, D); `mask` None means that every key may be seen or T == S, causal."""
         q, k, v = self.project(x, rope)
-        if kv_cache is not None:
-            k, v = kv_cache.update(k, v, self.layer_idx)  # (B, Hkv, S, Dh)
-        if q.shape[2] == 1:  # the heads of a group read the same keys: H / Hkv queries of one head
-            rows = q.reshape(*k.shape[:2], -1, self.head_dim)  # (B, Hkv, H / Hkv, Dh)
-            y = F.scaled_dot_product_attention(rows, k, v, mask).reshape(q.shape)
+        if hasattr(kv_cache, "attend"):  # each text sees its own keys
+            y = kv_cache.attend(q, k, v, self.layer_idx, fused_attention)
         else:
-            y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None,
-                                               enable_gqa=True)  # (B, H, T, Dh)
+            if kv_cache is not None:
+                k, v = kv_cache.update(k, v, self.layer_idx)  # (B, Hkv, S, Dh)
+            y = fused_attention(q, k, v, mask)  # (B, H, T, Dh)
         return self.o_proj(y.transpose(1, 2).flatten(2))  # (B, T, D)
 
 
@@ -116,8 +114,8 @@ class CausalLM(nn.Module):
         for name, table in zip(("rope_cos", "rope_sin"), rope_tables(self.config, length)):
             self.register_buffer(name, table.to(self.embed_tokens.weight.device), persistent=False)
 
-    def forward(self, input_ids: Tensor, *, kv_cache: KVCache | None = None,
-                attention_mask: Tensor | None = None, logits_to_keep: int = 0) -> Tensor:
+    def forward(self, input_ids: Tensor, *, kv_cache: KVCache | None = None, attention_mask: Tensor | None = None,
+                position_ids: Tensor | None = None, logits_to_keep: int | Tensor = 0) -> Tensor:
         """Logits of the token that follows each position: (B, T, V), raw scores.
 
         Args:
@@ -125,33 +123,35 @@ class CausalLM(nn.Module):
             kv_cache: extended by T positions; None computes everything afresh.
             attention_mask: (B, S), False or 0 on padding, for ragged batches padded on the left;
                 positions are counted over the rest.
-            logits_to_keep: this many last positions reach the LM head; 0 means all T.
+            position_ids: (B, T), where each token stands in its text; None: one after another, after those cached.
+            logits_to_keep: this many last positions reach the LM head, 0 means all T; or their places, (n,).
 
         Raises:
             ValueError: the text outgrows `max_position_embeddings`.
         """
         past = 0 if kv_cache is None else kv_cache.get_seq_length()
         T, S = input_ids.shape[1], past + input_ids.shape[1]
-        if S > self.config.max_position_embeddings:
-            raise ValueError(f"{S} positions ({past} cached + {T} new) do not fit: "
+        length = S if position_ids is None else int(position_ids.max()) + 1
+        if length > self.config.max_position_embeddings:
+            raise ValueError(f"{length} positions ({past} cached + {T} new) do not fit: "
                              f"max_position_embeddings = {self.config.max_position_embeddings}")
-        if attention_mask is None:
-            positions = slice(past, S)
-        else:
+        positions = slice(past, S) if position_ids is None else position_ids
+        if attention_mask is not None and position_ids is None:
             positions = (attention_mask.cumsum(-1)[:, past:] - 1).clamp(min=0)  # (B, T)
         x = self.embed_tokens(input_ids.to(self.embed_tokens.weight.device))  # (B, T, D)
         rope = None
         if self.config.positions == "learned":
             x = x + self.embed_positions.weight[positions]
         else:
-            if S > len(self.rope_cos):
-                self.extend_rope(S)
+            if length > len(self.rope_cos):
+                self.extend_rope(length)
             rope = self.rope(positions, x.dtype)
         own_mask = getattr(kv_cache, "mask", None)
         mask = own_mask(T, attention_mask) if own_mask else self.mask(T, S, attention_mask)
         for layer in self.layers:
             x = layer(x, rope, mask, kv_cache)
-        return self.lm_head(self.norm(x[:, -logits_to_keep:]))  # (B, T or logits_to_keep, V)
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        return self.lm_head(self.norm(x[:, kept]))  # (B, T or logits_to_keep or n, V)
 
     def rope(self, positions: slice | Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Cosines and sines of the positions, broadcastable over heads: (T, Dh) or (B, 1, T, Dh)."""

@@ -1,21 +1,24 @@
-"""Keys and values in pages: one pool for all sequences, and what attention reads of it in one pass.
+"""Keys and values in pages: one pool for all sequences, and attention over it in one pass of the model.
 
 The pool is written and read through block tables (`course_lib.paging`), so a sequence's pages may lie anywhere. Before
 attention they are gathered, one layer at a time, into rows that lie in order: a copy, which a kernel that follows
-block tables itself saves (Kwon et al. 2023). On a CPU the copy takes about a tenth of a pass.
+block tables itself saves (Kwon et al. 2023). On a CPU the copy takes about a tenth of a pass. Pages that a sliding
+window has left behind stay in their table until the text ends.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from course_lib.config import ModelConfig, require
+
+Attention = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
 class PagedCache:
@@ -49,15 +52,15 @@ class PagedCache:
         """Copy a page in all layers, for a sequence that will write to it while another still reads it."""
         self.pages[:, target] = self.pages[:, source]
 
-    def rows(self, tables: Sequence[Sequence[int]], past: Sequence[int], T: int = 1) -> PagedRows:
-        """What the model is given as its cache for one pass: T new tokens for each of these sequences.
+    def one_pass(self, tables: Sequence[Sequence[int]], past: Sequence[int], new: Sequence[int]) -> PackedPass:
+        """What the model is given as its cache for one pass over the next tokens of several texts.
 
         Args:
-            tables: their pages, in the order of the text, with places for the new tokens.
-            past: positions that each of them has computed.
-            T: 1, or for a single sequence any number >= 1.
+            tables: the pages of each, in the order of the text, with places for the new tokens.
+            past: positions that each has computed.
+            new: tokens of each in this pass, >= 1.
         """
-        return PagedRows(self, tables, past, T)
+        return PackedPass(self, tables, past, new)
 
     def gather(self, layer_idx: int, block_ids: Tensor) -> Tensor:
         """Copies of some pages of a layer, one after another: (n, block_size, 2 Hkv, Dh), until the next call."""
@@ -80,59 +83,106 @@ def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Ten
     return torch.from_numpy(np.zeros(math.prod(shape) * dtype.itemsize, dtype=np.uint8)).view(dtype).view(*shape)
 
 
-class PagedRows:
-    """B sequences of different lengths in one pass of the model, T new tokens each; a `KVCache`.
+class Rows(NamedTuple):
+    """Texts of a pass that attention takes together: B of them with T new tokens each, one of B and T being 1.
 
-    Row b has seen past[b] positions and lies at the beginning of its row of keys; what follows it is masked. Where
-    B > 1 the model needs `attention_mask`, which tells it the positions.
+    Attributes:
+        first: place of their first token among all of the pass.
+        S: keys of the longest.
+        block_ids: (B * pages of the longest,); a shorter text repeats its first page, which is masked.
+        mask: (B, 1, T, S), added to the scores; None where T is S, causal, or where one token sees all.
+    """
+
+    first: int
+    B: int
+    T: int
+    S: int
+    block_ids: Tensor
+    mask: Tensor | None
+
+
+class PackedPass:
+    """The new tokens of several texts, one text after another in one row of N tokens; a `KVCache` that attends itself.
+
+    Norms, products and MLP take all N tokens alike, so a pass reads the weights once. Only attention goes text by
+    text, and takes neighbours with one new token each together. All keys and values of a layer are written before any
+    are read: a text may use pages that another one fills in the same pass.
 
     Args:
         cache: the pool.
-        tables, past, T: as for `PagedCache.rows`.
+        tables, past, new: as for `PagedCache.one_pass`.
+
+    Attributes:
+        position_ids: (1, N), for the model.
     """
 
-    def __init__(self, cache: PagedCache, tables: Sequence[Sequence[int]], past: Sequence[int], T: int) -> None:
-        require(T >= 1 and (T == 1 or len(tables) == 1), "T", T, "1 for several sequences, else >= 1")
+    def __init__(self, cache: PagedCache, tables: Sequence[Sequence[int]], past: Sequence[int],
+                 new: Sequence[int]) -> None:
+        require(len(new) > 0 and min(new) >= 1, "new", list(new), "at least one token for each of one text or more")
         size, device = cache.block_size, cache.pages.device
-        self.cache, self.B, self.T, self.S = cache, len(tables), T, max(past) + T
-        width = -(-self.S // size)  # pages of the longest row; a shorter one repeats its first, which is masked
-        last = [(n + T - 1) // size for n in past]  # of each row's own pages that are written to
-        own = [table[: i + 1] for table, i in zip(tables, last)]
-        begun = [table[i] for table, i, n in zip(tables, last, past) if i * size >= n]
-        self.begun = torch.tensor(begun, device=device) if begun else None  # last pages that nothing of theirs is in
-        padded = [[*table, *[table[0]] * (width - len(table))] for table in own]
-        self.block_ids = torch.tensor(padded, device=device).view(-1)  # (B * width,)
-        places = [table[i // size] * size + i % size for table, n in zip(tables, past) for i in range(n, n + T)]
-        self.places = torch.tensor(places, device=device)  # (B * T,), of the new tokens in the pool
-        key = torch.arange(self.S, device=device)
-        query = torch.tensor(past, device=device)[:, None] + torch.arange(T, device=device)  # (B, T)
-        self.seen = key <= query[..., None]  # (B, T, S)
-        self.attention_mask = self.seen[:, 0] if self.B > 1 else None
-        window = cache.config.sliding_window
-        if window is not None:
-            self.seen = self.seen & (key > query[..., None] - window)
-        self.needs_mask = self.B > 1 or T not in (1, self.S) or (window is not None and self.S > window)
+        self.cache, self.longest = cache, max(past)
+        at = [range(n, n + T) for n, T in zip(past, new)]  # positions of each text
+        self.position_ids = torch.tensor([[i for one in at for i in one]], device=device)
+        self.places = torch.tensor([table[i // size] * size + i % size for table, one in zip(tables, at) for i in one],
+                                   device=device)  # (N,), in the pool
+        begun = [table[one[-1] // size] for table, one in zip(tables, at) if one[-1] // size * size >= one[0]]
+        if begun:  # what another text left in them may be NaN, which a mask does not hide
+            cache.pages[:, begun] = 0
+        self.rows, i, first = [], 0, 0
+        while i < len(new):
+            B = 1
+            while new[i] == 1 and new[i + B : i + B + 1] == [1]:
+                B += 1
+            self.rows.append(make_rows(cache, first, tables[i : i + B], past[i : i + B], new[i]))
+            i, first = i + B, first + B * new[i]
 
     def get_seq_length(self) -> int:
-        """Positions that the longest row has seen."""
-        return self.S - self.T
+        """Positions that the longest text has computed."""
+        return self.longest
 
-    def mask(self, T: int, attention_mask: Tensor | None = None) -> Tensor | None:
-        """What is added to the scores, (B, 1, T, S): 0 where a query may see a key, else -inf. None: nothing."""
-        if not self.needs_mask:
-            return None
-        scores = torch.zeros(self.seen.shape, dtype=self.cache.pages.dtype, device=self.seen.device)
-        return scores.masked_fill_(~self.seen, -torch.inf)[:, None]
+    def mask(self, T: int, attention_mask: Tensor | None = None) -> None:
+        """None: `attend` knows who sees what."""
 
-    def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int) -> tuple[Tensor, Tensor]:
-        """Write (B, Hkv, T, Dh) to the pages of a layer; return all, (B, Hkv, S, Dh), until the next call."""
-        new = torch.cat((key_states, value_states), dim=1)  # (B, 2 Hkv, T, Dh)
-        pages = self.cache.layers[layer_idx]
-        if self.begun is not None:  # what another sequence left there may be NaN, which a mask does not hide
-            pages.index_fill_(0, self.begun, 0)
-        pages.flatten(0, 1).index_copy_(0, self.places, new.transpose(1, 2).flatten(0, 1))
-        if self.S == self.T:
-            return key_states, value_states
-        states = self.cache.gather(layer_idx, self.block_ids).view(self.B, -1, *pages.shape[2:])
-        states = states.narrow(1, 0, self.S).transpose(1, 2)  # (B, 2 Hkv, S, Dh)
-        return states.chunk(2, dim=1)
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, layer_idx: int, attention: Attention) -> Tensor:
+        """Write the new keys and values to the pages of a layer, and let each text attend to its own.
+
+        Args:
+            q: (1, H, N, Dh).
+            k, v: (1, Hkv, N, Dh).
+            attention: from queries (B, H, T, Dh), keys and values (B, Hkv, S, Dh) and a mask to (B, H, T, Dh).
+
+        Returns:
+            (1, H, N, Dh).
+        """
+        pages, (H, _, Dh) = self.cache.layers[layer_idx], q.shape[1:]
+        states = torch.cat((k, v), dim=1)[0].transpose(0, 1)  # (N, 2 Hkv, Dh)
+        pages.flatten(0, 1).index_copy_(0, self.places, states)
+        results = []
+        for first, B, T, S, block_ids, mask in self.rows:
+            own = slice(first, first + B * T)
+            if B == 1 and S == T:
+                keys, values = k[:, :, own], v[:, :, own]
+            else:
+                seen = self.cache.gather(layer_idx, block_ids).view(B, -1, *pages.shape[2:])
+                keys, values = seen.narrow(1, 0, S).transpose(1, 2).chunk(2, dim=1)  # (B, Hkv, S, Dh)
+            y = attention(q[:, :, own].reshape(H, B, T, Dh).transpose(0, 1), keys, values, mask)  # (B, H, T, Dh)
+            results.append(y.transpose(1, 2).reshape(B * T, H, Dh))
+        joined = results[0] if len(results) == 1 else torch.cat(results)  # (N, H, Dh)
+        return joined.transpose(0, 1)[None]
+
+
+def make_rows(cache: PagedCache, first: int, tables: Sequence[Sequence[int]], past: Sequence[int], T: int) -> Rows:
+    """What attention needs to know of texts with T new tokens each."""
+    size, device, B, S = cache.block_size, cache.pages.device, len(tables), max(past) + T
+    width, window = -(-S // size), cache.config.sliding_window
+    own = [table[: -(-(n + T) // size)] for table, n in zip(tables, past)]
+    block_ids = torch.tensor([[*table, *[table[0]] * (width - len(table))] for table in own], device=device).view(-1)
+    if B == 1 and T in (1, S) and (window is None or S <= window):
+        return Rows(first, B, T, S, block_ids, None)
+    key = torch.arange(S, device=device)
+    query = torch.tensor(past, device=device)[:, None] + torch.arange(T, device=device)  # (B, T)
+    hidden = key > query[..., None]  # (B, T, S)
+    if window is not None:
+        hidden |= key <= query[..., None] - window
+    scores = torch.zeros(hidden.shape, dtype=cache.pages.dtype, device=device).masked_fill_(hidden, -torch.inf)
+    return Rows(first, B, T, S, block_ids, scores[:, None])

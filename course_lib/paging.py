@@ -53,7 +53,8 @@ class BlockTable:
     Attributes:
         block_ids: page i holds the positions from i * block_size on.
         num_tokens: positions that have a place; the last page may have room for more.
-        num_cached_tokens: of them, found in the prefix index when the table was made: computed already.
+        num_cached_tokens: of them, found in the prefix index, or in the table that this one is a fork of, when it was
+            made: computed already.
         prefix: of the full pages that `cache_full_blocks` has seen, `num_full_blocks` of them.
     """
 
@@ -76,7 +77,8 @@ class BlockManager:
         enable_prefix_caching: keep an index of full pages; without it each table starts from nothing.
 
     Attributes:
-        prefix_queries, prefix_hits: tokens that were asked for, and that were found, over all `allocate` calls.
+        prefix_queries, prefix_hits: tokens that were asked for, and that were found, over all calls of `allocate` and
+            `fork`.
         evictions: pages that lost contents which could have been found.
     """
 
@@ -197,6 +199,8 @@ class BlockManager:
             prefix = prefix.parent
         for block_id in shared:
             self.take(block_id)
+        self.prefix_queries += n
+        self.prefix_hits += n
         return BlockTable(list(shared), n, n, prefix, full)
 
     def cache_full_blocks(self, table: BlockTable, token_ids: Sequence[int], num_computed_tokens: int) -> None:
@@ -205,7 +209,8 @@ class BlockManager:
         Args:
             table: of a sequence.
             token_ids: its text.
-            num_computed_tokens: of them, those that have gone through the model.
+            num_computed_tokens: of them, those that have gone through the model, or will do so before anybody reads
+                the pages.
         """
         size = self.block_size
         while self.enable_prefix_caching and num_computed_tokens >= (table.num_full_blocks + 1) * size:
@@ -218,6 +223,18 @@ class BlockManager:
             elif self.prefixes[holder].same_tokens(prefix):  # computed twice at the same time: one of them is enough
                 prefix = self.prefixes[holder]
             table.prefix, table.num_full_blocks = prefix, i + 1
+
+    def reset_prefix_cache(self) -> None:
+        """Forget what the pages hold, for when the weights that computed it have changed.
+
+        Raises:
+            ValueError: some are in use; nothing has changed then.
+        """
+        require(self.num_used_blocks == 0, "num_used_blocks", self.num_used_blocks, "0, to forget what pages hold")
+        self.empty += self.evictable
+        self.evictable.clear()
+        self.index.clear()
+        self.prefixes = [None] * self.num_blocks
 
     def free(self, table: BlockTable) -> None:
         """Give up all pages of a table; it is empty afterwards. The end of a text is evicted before its beginning."""

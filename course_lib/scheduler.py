@@ -125,14 +125,19 @@ class Scheduler:
         return bool(self.waiting or self.running)
 
     def schedule(self) -> Batch:
-        """The next pass: a token for everybody who decodes, then prompts, oldest first, with what is left over."""
+        """The next pass: a token for everybody who decodes, then prompts, oldest first, with what is left over.
+
+        A sequence may begin with pages that one before it in the pass fills, so the pass has to be computed, all keys
+        and values of a layer before its attention, or to be followed by `abort_all`.
+        """
         batch = Batch()
         for sequence in [s for s in self.running if s.num_waiting_tokens == 1]:
             if self.make_place(sequence, batch):
                 batch.work.append(Work(sequence, sequence.num_computed_tokens, 1))
         for sequence in [s for s in self.running if s.num_waiting_tokens > 1]:
             self.add_chunk(sequence, batch)
-        self.admit(batch)
+        if not batch.preempted:  # else memory is short, and who begins now would soon lose its pages again
+            self.admit(batch)
         return batch
 
     def make_place(self, sequence: Sequence, batch: Batch) -> bool:
@@ -172,39 +177,32 @@ class Scheduler:
             self.add_chunk(sequence, batch)
 
     def take_pages(self, sequence: Sequence, batch: Batch) -> bool:
-        """Give a sequence its pages; False if it has to wait for memory, or for its twin to have read the prompt."""
-        if twin := self.twin(sequence):
-            return self.share_pages(sequence, twin, batch)
-        if not self.blocks.can_allocate(sequence.token_ids):
+        """Give a sequence its pages, those of its beginning that others have already; False if it waits for memory."""
+        if (twin := self.twin(sequence)) and self.blocks.num_free_blocks > 0:
+            known = len(sequence.token_ids) - 1  # the last token goes through the model again, for the one after it
+            sequence.table = self.blocks.fork(twin.table, known)
+            if copy := self.blocks.append(sequence.table):
+                batch.copies.append(copy)
+        elif self.blocks.can_allocate(sequence.token_ids):
+            sequence.table = self.blocks.allocate(sequence.token_ids)
+        else:
             return False
-        sequence.table = self.blocks.allocate(sequence.token_ids)
         sequence.num_computed_tokens = sequence.table.num_cached_tokens
         return True
 
     def twin(self, sequence: Sequence) -> Sequence | None:
-        """One that runs and has this text as its prompt: another answer to the same question."""
-        if not self.blocks.enable_prefix_caching:
-            return None
+        """One that runs, and has read this text as its prompt: it writes another answer to the same question."""
         text = sequence.token_ids
-        return next((one for one in self.running if one.num_prompt_tokens == len(text)
+        return next((one for one in self.running if self.blocks.enable_prefix_caching
+                     and one.num_prompt_tokens == len(text) and one.num_computed_tokens >= len(text) - 1
                      and one.token_ids[: len(text)] == text), None)
 
-    def share_pages(self, sequence: Sequence, twin: Sequence, batch: Batch) -> bool:
-        """Fork the twin's pages, so that a prompt is read once; the last token goes through the model again."""
-        known = len(sequence.token_ids) - 1
-        if twin.num_computed_tokens < known or self.blocks.num_free_blocks == 0:
-            return False
-        sequence.table = self.blocks.fork(twin.table, known)
-        if copy := self.blocks.append(sequence.table):
-            batch.copies.append(copy)
-        sequence.num_computed_tokens = known
-        return True
-
     def add_chunk(self, sequence: Sequence, batch: Batch) -> None:
-        """As much of a prompt as the budget still holds."""
-        room = self.max_num_batched_tokens - batch.num_tokens
+        """As much of a prompt as the budget still holds; what follows in this pass finds the pages that it fills."""
+        room, start = self.max_num_batched_tokens - batch.num_tokens, sequence.num_computed_tokens
         if num_tokens := min(sequence.num_waiting_tokens, room):
-            batch.work.append(Work(sequence, sequence.num_computed_tokens, num_tokens))
+            batch.work.append(Work(sequence, start, num_tokens))
+            self.blocks.cache_full_blocks(sequence.table, sequence.token_ids, start + num_tokens)
 
     def update(self, batch: Batch, token_ids: Items[int]) -> list[Sequence]:
         """Take note of a pass that has been computed.
@@ -248,6 +246,12 @@ class Scheduler:
                 sequence.finish_reason = "abort"
                 (self.running if sequence.table else self.waiting).remove(sequence)
                 self.release(sequence)
+
+    def abort_all(self) -> None:
+        """End every request, and forget all pages: what is in them may be half of a pass."""
+        for sequence in [*self.running, *self.waiting]:
+            self.abort(sequence.request_id)
+        self.blocks.reset_prefix_cache()
 
     def release(self, sequence: Sequence) -> None:
         """Give up the pages, if there are any."""

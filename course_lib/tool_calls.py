@@ -14,15 +14,20 @@ in the prompt.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from course_lib.detokenize import DecodeStream
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
+TAG = re.compile("</?tool_call>")
+# How far JSON can reach: over whole strings, and outside them up to a tag or a backslash.
+READABLE = re.compile(r'(?:[^"\\<]++|"(?:[^"\\]++|\\.)*+"|<(?!/?tool_call>))*+', re.DOTALL)
 MAX_CHARACTERS = 100_000  # of one call
+INVALID = "invalid"  # the name under which a call that cannot be read is a call in a conversation
 
 
 @dataclass(frozen=True)
@@ -140,7 +145,7 @@ def refuse_constant(name: str) -> NoReturn:
 
 
 def parse_tool_calls(text: str) -> ParsedMessage:
-    """Find the calls in a text; never raises.
+    """Find the calls in a text, in time linear in its length; never raises.
 
     A tag inside a call's JSON strings is data. What is malformed reaches to the next tag, and is reported; a call that
     is not closed is reported even where its JSON is complete, for the model was cut off and may have wanted to go on.
@@ -153,33 +158,40 @@ def parse_tool_calls(text: str) -> ParsedMessage:
     >>> parse_tool_calls('<tool_call>{"name": "f", "arguments": {}}').errors
     ('call 1: not closed by </tool_call>',)
     """
-    events, place = [], 0
+    return collect(event for _, event in pieces(text))
+
+
+def pieces(text: str) -> Iterator[tuple[str, Event]]:
+    """The text in pieces, each with what it is."""
+    place = 0
     while (start := text.find(OPEN, place)) >= 0:
-        events += outside(text[place:start])
+        yield from outside(text[place:start])
         event, place = call_at(text, start + len(OPEN))
-        events.append(event)
-    return collect([*events, *outside(text[place:])])
+        yield text[start:place], event
+    yield from outside(text[place:])
 
 
 def call_at(text: str, start: int) -> tuple[ToolCall | BadCall, int]:
     """The call whose opening tag ends at `start`, and the place after it."""
-    body = text[start:]
-    left = len(body) - len(body.lstrip())
+    body = READABLE.match(text, start)[0]
     try:  # a string in it may hold the closing tag
-        end = json.JSONDecoder().raw_decode(body, left)[1]
+        json_end = start + json.JSONDecoder().raw_decode(body, len(body) - len(body.lstrip()))[1]
     except (ValueError, RecursionError):
-        end = 0
-    close, reopened = body.find(CLOSE, end), body.find(OPEN, end)
-    if close < 0 or 0 <= reopened < close:
-        end = reopened if reopened >= 0 else len(body)
-        return BadCall(f"not closed by {CLOSE}", body[:end]), start + end
-    return parse_call(body[:close]), start + close + len(CLOSE)
+        json_end = start
+    tag = TAG.search(text, json_end)
+    if tag is None or tag[0] == OPEN:
+        end = tag.start() if tag else len(text)
+        return BadCall(f"not closed by {CLOSE}", text[start:end]), end
+    return parse_call(text[start:tag.start()]), tag.end()
 
 
-def outside(text: str) -> list[Event]:
+def outside(text: str) -> Iterator[tuple[str, Event]]:
     """Text between calls; a closing tag in it closes nothing."""
     first, *others = text.split(CLOSE)
-    return [first, *(event for other in others for event in (BadCall(f"{CLOSE} closes no call", CLOSE), other))]
+    yield first, first
+    for other in others:
+        yield CLOSE, BadCall(f"{CLOSE} closes no call", CLOSE)
+        yield other, other
 
 
 def collect(events: Iterable[Event]) -> ParsedMessage:

@@ -7,18 +7,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from course_lib.config import StructuredOutputsParams, require
-from course_lib.tool_calls import CLOSE, OPEN, ToolCall, checked_call
+from course_lib.tool_calls import CLOSE, INVALID, OPEN, BadCall, ToolCall, checked_call
 
 
-def to_message(content: str, calls: Sequence[ToolCall], *, call_ids: Sequence[str]) -> dict[str, Any]:
+def to_message(content: str, calls: Sequence[ToolCall | BadCall], *, call_ids: Sequence[str]) -> dict[str, Any]:
     """An assistant's message in OpenAI's form: the arguments as JSON text, each call with an id of its own."""
     message: dict[str, Any] = {"role": "assistant", "content": content or None}
     if calls:
-        message["tool_calls"] = [
-            {"id": call_id, "type": "function",
-             "function": {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)}}
-            for call, call_id in zip(calls, call_ids, strict=True)]
+        message["tool_calls"] = [to_call(call, call_id) for call, call_id in zip(calls, call_ids, strict=True)]
     return message
+
+
+def to_call(call: ToolCall | BadCall, call_id: str) -> dict[str, Any]:
+    """A call in a message. One that cannot be read is `INVALID` with its text, so that a result can belong to it."""
+    name, arguments = (INVALID, {"text": call.text}) if isinstance(call, BadCall) else (call.name, call.arguments)
+    return {"id": call_id, "type": "function",
+            "function": {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}}
 
 
 def for_template(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -7,23 +7,25 @@ model reads like any other result.
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 from course_lib.calculator import calculate
 from course_lib.config import is_number, require
 from course_lib.json_schema import check_value, schema_pattern
-from course_lib.tool_calls import BadCall, ToolCall
+from course_lib.tool_calls import INVALID, BadCall, ToolCall
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 MAX_RESULT = 1_000  # characters that a model gets to read
-MAX_HANGING = 8  # functions that have missed their deadline and still run
-HANGING: set[threading.Thread] = set()
+MAX_HANGING = 8  # calls of one function that have missed their deadline and still run
+HANGING: dict[threading.Thread, Callable[..., Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,13 @@ class Tool:
     """Something that a model may call.
 
     Args:
-        name: letters, digits, _ and -.
+        name: letters, digits, _ and -; not "invalid", under which calls that cannot be read are answered.
         description: for the model.
         parameters: a JSON schema of type object, of the kind that `course_lib.json_schema` reads.
-        function: takes the arguments by name, and returns text, or what JSON can say.
-        timeout: seconds until its result is no longer waited for, > 0 and at most those that a thread can wait.
+        function: takes the arguments by name, and returns text, or what JSON can say. Not async, and called in a new
+            thread each time.
+        timeout: seconds after which a result does not count, > 0 and at most those that a thread can wait. Code that
+            keeps Python's lock cannot be left before it ends: see `within_deadline`.
         untrusted: its results may be written by strangers, such as a web page or a mail.
         protected: it does not run once an untrusted result is in the conversation: the wish may be a stranger's.
 
@@ -52,12 +56,14 @@ class Tool:
     protected: bool = False
 
     def __post_init__(self) -> None:
-        require(isinstance(self.name, str) and bool(NAME.fullmatch(self.name)), "name", self.name,
-                "1 to 64 letters, digits, _ and -")
+        require(isinstance(self.name, str) and bool(NAME.fullmatch(self.name)) and self.name != INVALID, "name",
+                self.name, f"1 to 64 letters, digits, _ and -, and not {INVALID}")
         schema_pattern(self.parameters, f"{self.name}.parameters")
         require(self.parameters.get("type") == "object", f"{self.name}.parameters.type", self.parameters.get("type"),
                 "object")
         require(callable(self.function), "function", self.function, "callable")
+        require(not inspect.iscoroutinefunction(self.function), "function", self.function,
+                "a plain function, not async; asyncio.run in a plain one runs a coroutine")
         require(is_number(self.timeout) and 0 < self.timeout <= threading.TIMEOUT_MAX, "timeout", self.timeout,
                 f"in (0, {threading.TIMEOUT_MAX:g}]")
 
@@ -110,23 +116,29 @@ def execute(call: ToolCall | BadCall, tools: Mapping[str, Tool], *, tainted: boo
 
 
 def within_deadline(tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
-    """Run the function in a thread, and wait no longer than it may take.
+    """Run the function in a thread. A result that comes after the deadline is a failure.
 
-    Python cannot stop a thread. One that misses its deadline goes on, and may still do what it was about to do; nobody
-    reads its result, and it does not keep the program from ending. While `MAX_HANGING` of them run, no other is
-    started. A function that has to be stopped must run its work in a process, as `subprocess.run(..., timeout=...)`.
+    A function that waits, for a network or a lock, is left at its deadline. Python cannot stop its thread, though. It
+    goes on, and may still do what it was about to do; nobody reads its result, and it does not keep the program from
+    ending. While `MAX_HANGING` calls of a function hang, it is not called again.
+
+    Code that keeps Python's lock, such as one long match of `re`, stops every thread, this one too: it is waited for,
+    however long it takes, and fails then. Such work belongs into a process, as in `subprocess.run(..., timeout=...)`.
     """
-    HANGING.difference_update([thread for thread in tuple(HANGING) if not thread.is_alive()])  # others may add to it
-    if len(HANGING) >= MAX_HANGING:
-        return failure(f"{len(HANGING)} earlier calls still run")
+    for thread in [thread for thread in tuple(HANGING) if not thread.is_alive()]:  # other threads may add to it
+        HANGING.pop(thread, None)
+    hanging = sum(function is tool.function for function in tuple(HANGING.values()))
+    if hanging >= MAX_HANGING:
+        return failure(f"{hanging} earlier calls of {tool.name} still run")
     outcome: list[ToolResult] = []
     thread = threading.Thread(target=lambda: outcome.append(call_function(tool, arguments)), daemon=True)
     started = time.perf_counter()
     thread.start()
     thread.join(tool.timeout)
     seconds, runs = time.perf_counter() - started, thread.is_alive()
-    if not outcome and runs:
-        HANGING.add(thread)
+    if runs:
+        HANGING[thread] = tool.function
+    if runs or seconds > tool.timeout:
         return failure(f"{tool.name} took longer than {tool.timeout:g} seconds", seconds)
     if not outcome:  # an error whose own text raises one
         return failure(f"{tool.name} failed, and cannot say why", seconds)
@@ -136,8 +148,12 @@ def within_deadline(tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
 def call_function(tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
     """The function's result as bounded text; its errors too, whatever their kind."""
     try:
-        value = tool.function(**arguments)
-        return ToolResult(bounded(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)))
+        value = tool.function(**deepcopy(arguments))  # what it does to them is not in the record
+        if inspect.iscoroutine(value):
+            value.close()
+            raise TypeError("it is async, and a tool must be a plain function")
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
+        return ToolResult(bounded(text))
     except BaseException as error:  # SystemExit as well: a tool must not end the program
         return failure(f"{tool.name} failed, {type(error).__name__}: {error}")
 

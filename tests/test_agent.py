@@ -1,6 +1,8 @@
 """The loop: every way in which models, tools and strangers' texts go wrong ends in a short result, or in an end."""
 
+import functools
 import json
+import re
 import threading
 import time
 from dataclasses import replace
@@ -9,10 +11,11 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openai import OpenAI
+from openai import APIConnectionError, BadRequestError, InternalServerError, OpenAI
 
 from course_lib import tools as tools_module
 from course_lib.agent import Run, loop, run, run_endpoint
+from course_lib.calculator import MAX_VALUE
 from course_lib.chat_models import LocalModel, read_turn
 from course_lib.checkpoint import load
 from course_lib.config import SamplingParams
@@ -173,6 +176,19 @@ def test_malformed_calls_run_nothing_and_the_model_is_told(lm, text, said):
     assert model.read[1][-1]["content"] == one.results[0].content and one.answer == "Sorry."
 
 
+def test_a_malformed_call_leaves_messages_that_a_strict_endpoint_takes(lm):
+    """Each call has an id and arguments that are JSON, and each result the id of a call of the message before it."""
+    bad = '{"name": "calculator", "arguments": {"expression": "1'
+    for text in (f"<tool_call>{bad}", f"{sum_text('1 + 1')}<tool_call>{bad}{sum_text('2 + 2')}"):
+        one = loop(Scripted(lm, f"Hm. {text}", "Sorry."), user("go"), BOTH, max_steps=2)
+        asked, *told, _ = one.messages[1:]
+        assert asked["content"] == "Hm." and len(told) == text.count("<tool_call>")
+        assert [call["id"] for call in asked["tool_calls"]] == [message["tool_call_id"] for message in told]
+        [invalid] = [call["function"] for call in asked["tool_calls"] if call["function"]["name"] == "invalid"]
+        assert json.loads(invalid["arguments"]) == {"text": bad}
+    assert [result.is_error for result in one.results] == [False, True, False]
+
+
 def test_a_call_that_is_cut_off_is_not_run(lm):
     """Its JSON may be complete and yet not what the model was about to write."""
     one = run(lm, user("What is 12 + 345?"), BOTH, params=SamplingParams(temperature=0, max_tokens=22), max_steps=2)
@@ -261,9 +277,17 @@ def test_a_tool_that_hangs_is_left_behind(lm):
     release.set()
 
 
+def test_a_result_after_the_deadline_is_a_failure():
+    """One long match of `re` keeps Python's lock: no other thread can stop waiting for it."""
+    result = execute(ToolCall("probe", {}), by_name([tool(lambda: str(re.match("(a+)+$", "a" * 24 + "b")),
+                                                          timeout=0.02)]))
+    assert result.is_error and result.content == "error: probe took longer than 0.02 seconds"
+    assert result.seconds > 0.02
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_error_that_cannot_be_told_is_not_taken_for_a_deadline(monkeypatch):
-    monkeypatch.setattr(tools_module, "HANGING", set())
+    monkeypatch.setattr(tools_module, "HANGING", {})
 
     class Silent(Exception):
         def __str__(self):
@@ -273,18 +297,21 @@ def test_an_error_that_cannot_be_told_is_not_taken_for_a_deadline(monkeypatch):
     assert result.content == "error: probe failed, and cannot say why" and not tools_module.HANGING
 
 
-def test_no_more_than_a_few_hang_at_once(monkeypatch):
-    monkeypatch.setattr(tools_module, "HANGING", set())
+def test_a_tool_that_hangs_disables_itself_and_no_other(monkeypatch):
+    monkeypatch.setattr(tools_module, "HANGING", {})
     release, ran = threading.Event(), []
-    slow = by_name([tool(lambda: ran.append(1) or release.wait(), timeout=0.01)])
+    slow = by_name([tool(lambda: ran.append(1) or release.wait() or "late", timeout=0.01), CALCULATOR])
     said = [execute(ToolCall("probe", {}), slow).content for _ in range(tools_module.MAX_HANGING + 2)]
-    assert said[-1] == f"error: {tools_module.MAX_HANGING} earlier calls still run"
+    assert said[-1] == f"error: {tools_module.MAX_HANGING} earlier calls of probe still run"
     assert len(ran) == tools_module.MAX_HANGING
+    assert execute(ToolCall("calculator", {"expression": "1 + 1"}), slow).content == "2"
+    assert execute(ToolCall("probe", {}), by_name([tool(lambda: "free")])).content == "free"  # of another function
     assert all(thread.daemon for thread in tools_module.HANGING)  # else the program could not end
     release.set()
     for thread in list(tools_module.HANGING):
         thread.join(5)
-    assert execute(ToolCall("probe", {}), by_name([tool(lambda: "free")])).content == "free"
+    again = by_name([replace(slow["probe"], timeout=5.0)])
+    assert execute(ToolCall("probe", {}), again).content == "true" and not tools_module.HANGING
 
 
 @pytest.mark.parametrize("value, content", [("é", "é"), ({"x": [1, None]}, '{"x": [1, null]}'), (3, "3"),
@@ -293,15 +320,53 @@ def test_results_are_text(value, content):
     assert execute(ToolCall("probe", {}), by_name([tool(lambda: value)])).content == content
 
 
-def test_a_result_that_is_no_json_is_an_error():
-    assert execute(ToolCall("probe", {}), by_name([tool(lambda: {1})])).is_error
+@pytest.mark.parametrize("value", [{1}, float("nan"), {"x": [float("inf")]}], ids=repr)
+def test_a_result_that_is_no_json_is_an_error(value):
+    result = execute(ToolCall("probe", {}), by_name([tool(lambda: value)]))
+    assert result.is_error and "JSON" in result.content
+
+
+def test_the_longest_value_of_the_calculator_is_not_cut():
+    assert MAX_VALUE <= MAX_RESULT
+    longest = execute(ToolCall("calculator", {"expression": "10 ** 999"}), by_name(BOTH))
+    assert longest.content == "1" + "0" * 999 and not longest.is_error
+    assert execute(ToolCall("calculator", {"expression": "10 ** 1000"}), by_name(BOTH)).is_error
+
+
+def test_what_a_tool_does_to_its_arguments_is_not_in_the_record(lm):
+    probe = tool(lambda xs: xs.clear() or "cleared", xs={"type": "array", "items": {"type": "integer"}})
+    one = loop(Scripted(lm, call_text("probe", xs=[1, 2]), "Done."), user("go"), [probe], max_steps=2)
+    assert results(one) == ["cleared"] and one.steps[1].call.arguments == {"xs": [1, 2]}
+
+
+async def slowly(x=0):
+    return "late"
+
+
+class SlowToo:
+    async def __call__(self):
+        return "late"
+
+
+@pytest.mark.parametrize("function", [slowly, functools.partial(slowly, 1)])
+def test_an_async_function_is_no_tool(function):
+    with pytest.raises(ValueError, match=r"function = .* is not allowed: must be a plain function, not async"):
+        tool(function)
+
+
+@pytest.mark.parametrize("function", [lambda: slowly(), SlowToo()])
+def test_a_function_that_turns_out_to_be_async_says_so(function):
+    result = execute(ToolCall("probe", {}), by_name([tool(function)]))
+    assert result.content == "error: probe failed, TypeError: it is async, and a tool must be a plain function"
+    assert result.is_error
 
 
 def test_long_results_are_cut():
     assert len(execute(ToolCall("probe", {}), by_name([tool(lambda: "x" * 10**6)])).content) == MAX_RESULT
 
 
-@pytest.mark.parametrize("wrong", [{"name": "a b"}, {"name": ""}, {"parameters": {"type": "string"}}, {"function": 3},
+@pytest.mark.parametrize("wrong", [{"name": "a b"}, {"name": ""}, {"name": "invalid"}, {"function": 3},
+                                   {"parameters": {"type": "string"}},
                                    {"parameters": {"type": "object", "properties": {"x": {"pattern": "a"}}}},
                                    {"timeout": 0}, {"timeout": float("inf")}, {"timeout": 1e12}])
 def test_a_malformed_tool_is_refused(wrong):
@@ -362,6 +427,16 @@ def endpoint(respond):
         transport=httpx.MockTransport(handle)))
 
 
+def without_ids(messages):
+    """Messages whose calls and results are numbered anew: each server has its own way to name them."""
+    ids = {}
+    for message in messages:
+        ids |= {call["id"]: len(ids) + i for i, call in enumerate(message.get("tool_calls", ()))}
+    return [{**message, **({"tool_call_id": ids[message["tool_call_id"]]} if message["role"] == "tool" else {}),
+             **({"tool_calls": [call | {"id": ids[call["id"]]} for call in message["tool_calls"]]}
+                if "tool_calls" in message else {})} for message in messages]
+
+
 def completion(message, finish_reason="stop", usage=(5, 7)):
     return {"id": "x", "object": "chat.completion", "created": 0, "model": "pocket",
             "choices": [{"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}],
@@ -379,7 +454,9 @@ def test_an_endpoint_gives_the_same_run(lm):
 
     there = run_endpoint(endpoint(respond), "pocket", user("What is 123 * 678?"), BOTH, temperature=0)
     here = run(lm, user("What is 123 * 678?"), BOTH)
-    assert there.messages == here.messages and there.finish_reason == here.finish_reason == "stop"
+    assert there.messages[1]["tool_calls"][0]["id"] == there.messages[2]["tool_call_id"] == "call_9_0"
+    assert without_ids(there.messages) == without_ids(here.messages)
+    assert there.finish_reason == here.finish_reason == "stop" and there.error is None
     assert [s.tokens for s in there.steps] == [s.tokens for s in here.steps] and there.steps[0].passes is None
     assert there.steps[0].turn.prompt_tokens == here.steps[0].turn.prompt_tokens
 
@@ -398,8 +475,87 @@ def test_arguments_that_an_endpoint_got_wrong_are_an_error_result(arguments):
     one = run_endpoint(endpoint(respond), "m", user("go"), BOTH)
     assert one.results[0].is_error and one.answer == "Sorry."
     echoed, result = bodies[1]["messages"][1:]
-    assert echoed["tool_calls"][0]["id"] == result["tool_call_id"] and result["content"].startswith("error: ")
+    assert echoed["tool_calls"][0]["id"] == result["tool_call_id"] == "abc" and result["content"].startswith("error: ")
     json.loads(echoed["tool_calls"][0]["function"]["arguments"])
+
+
+def test_the_servers_call_goes_back_as_it_came():
+    bodies = []
+    call = {"id": "AbCdEf123", "type": "function", "extra_content": {"signature": "S"},
+            "function": {"name": "calculator", "arguments": '{"expression":"1+1"}'}}
+
+    def respond(body):
+        bodies.append(body)
+        return completion({"role": "assistant", "content": None, "tool_calls": [call]} if len(bodies) == 1 else
+                          {"role": "assistant", "content": "2"})
+
+    one = run_endpoint(endpoint(respond), "m", user("go"), BOTH)
+    asked, told = bodies[1]["messages"][1:]
+    assert asked["tool_calls"] == [call] and told == {"role": "tool", "tool_call_id": "AbCdEf123", "content": "2"}
+    assert one.steps[0].turn.finish_reason == "tool_calls"  # though this server said stop
+
+
+def test_a_server_without_ids_gets_some():
+    call = {"id": None, "type": "function", "function": {"name": "calculator", "arguments": '{"expression": "1"}'}}
+    client = endpoint(lambda body: completion({"role": "assistant", "content": None, "tool_calls": [call, call]}))
+    one = run_endpoint(client, "m", user("go"), BOTH, max_steps=2)
+    assert [message["tool_call_id"] for message in one.messages[2:4]] == ["call_0_0", "call_0_1"]
+
+
+@pytest.mark.parametrize("content, said, left", [
+    ('Hm. <tool_call>\n{"name": "calculator", "arguments": {"expr', ["not closed by </tool_call>"], "Hm."),
+    ("<tool_call>\noops\n</tool_call> or <tool_call>{}</tool_call>", ["no JSON", "keys []"], "or"),
+    (sum_text("1 + 1"), [], sum_text("1 + 1")), ("Hello.", [], "Hello."),
+])
+def test_a_call_that_the_server_could_not_read_is_answered(content, said, left):
+    """It comes as text. One in it that could be read is quoted text: the server did not take it for a call."""
+    bodies = []
+
+    def respond(body):
+        bodies.append(body)
+        return completion({"role": "assistant", "content": content if len(bodies) == 1 else "Sorry."})
+
+    one = run_endpoint(endpoint(respond), "m", user("go"), BOTH)
+    assert one.steps[0].message["content"] == left and len(one.results) == len(said)
+    assert all(result.is_error and words in result.content for result, words in zip(one.results, said, strict=True))
+    assert one.answer == ("Sorry." if said else left)
+    assert run_endpoint(endpoint(lambda body: completion({"role": "assistant", "content": content})), "m", user("go"),
+                        []).answer == content, "without tools there are no calls"
+
+
+def failing(status, code, *, after):
+    """An endpoint that calls the clock, and fails at a later request; status None: the network does."""
+    asked = []
+
+    def handle(request):
+        asked.append(1)
+        if len(asked) <= after:
+            call = {"id": "a", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
+            return httpx.Response(200, json=completion({"role": "assistant", "content": None, "tool_calls": [call]}))
+        if status is None:
+            raise httpx.ConnectError("gone")
+        return httpx.Response(status, json={"error": {"message": "it failed", "code": code}})
+
+    return OpenAI(api_key="-", base_url="http://127.0.0.1/v1", max_retries=0, http_client=httpx.Client(
+        transport=httpx.MockTransport(handle)))
+
+
+@pytest.mark.parametrize("status, code, reason", [(400, "context_length_exceeded", "length"), (400, None, "error"),
+                                                  (500, None, "error"), (None, None, "error")])
+def test_an_endpoint_that_fails_in_a_later_turn_loses_nothing(status, code, reason):
+    ran = []
+    clock = Tool("clock", "", {"type": "object", "properties": {}}, lambda: ran.append(1) or "noon")
+    one = run_endpoint(failing(status, code, after=1), "m", user("go"), [clock])
+    assert (one.finish_reason, results(one), one.answer, ran) == (reason, ["noon"], None, [1])
+    assert ("it failed" if status else "Connection error") in one.error
+
+
+@pytest.mark.parametrize("status, code, error", [
+    (400, "context_length_exceeded", ValueError), (400, None, BadRequestError), (500, None, InternalServerError),
+    (None, None, APIConnectionError)])
+def test_an_endpoint_that_fails_at_once_says_so(status, code, error):
+    with pytest.raises(error):
+        run_endpoint(failing(status, code, after=0), "m", user("go"), [])
 
 
 def test_an_endless_endpoint_is_ended():
@@ -446,6 +602,17 @@ def test_an_untrusted_result_counts_in_the_next_run_of_the_conversation_too(lm):
     assert ran == [1]
 
 
+def test_a_call_that_cannot_be_read_taints_nothing(lm):
+    """The loop has answered, and no stranger: neither in the same run nor in the next."""
+    ran = []
+    model = Scripted(lm, "<tool_call>oops</tool_call>", call_text("pay"), "Done.")
+    earlier = loop(model, user("go"), guarded(ran), max_steps=3)
+    assert results(earlier)[1] == "paid"
+    later = loop(Scripted(lm, call_text("pay"), "Yes."), [*earlier.messages, *user("Again.")], guarded(ran),
+                 max_steps=2)
+    assert results(later) == ["paid"] and ran == [1, 1]
+
+
 def test_a_result_without_a_call_may_be_anybodys(lm):
     ran = []
     told = [*user("go"), {"role": "tool", "content": "hello"}, *user("Go on.")]
@@ -468,9 +635,34 @@ def test_a_failed_call_of_an_untrusted_tool_counts_too(lm):
     assert one.results[1].is_error and ran == []
 
 
-def test_the_courses_own_server_gives_the_same_run(lm):
-    question = user("What is 123 * 678?")
+@pytest.fixture(scope="module")
+def served(lm):
     with serve_in_background(lm) as server:
-        client = OpenAI(base_url=f"{server.url}/v1", api_key="-")
-        there = run_endpoint(client, "pocket", question, BOTH, temperature=0, max_tokens=128)
-    assert there.messages == run(lm, question, BOTH).messages and there.answer == "123 times 678 is 83394."
+        yield OpenAI(base_url=f"{server.url}/v1", api_key="-", max_retries=0)
+
+
+# A good call; one that `pocket` ends with the wrong tag, as it often does at eight digits; a word that is not there,
+# again and again; no call.
+@pytest.mark.parametrize("question", ["What is 123 * 678?", "What is 88033798 - 28049436?", "What does blorp mean?",
+                                      "What is gravity?"])
+def test_the_courses_own_server_gives_the_same_run(lm, served, question):
+    there = run_endpoint(served, "pocket", user(question), BOTH, temperature=0, max_tokens=128)
+    here = run(lm, user(question), BOTH)
+    assert without_ids(there.messages) == without_ids(here.messages)
+    assert there.finish_reason == here.finish_reason and there.answer == here.answer
+    assert [step.tokens for step in there.steps] == [step.tokens for step in here.steps]
+    if "8803" in question:
+        assert here.results[0].content == "error: the call is not valid, not closed by </tool_call>"
+
+
+def test_the_courses_own_server_takes_a_run_with_a_malformed_call(lm, served):
+    earlier = run(lm, user("What is 88033798 - 28049436?"), BOTH)
+    assert earlier.messages[1]["tool_calls"][0]["function"]["name"] == "invalid"
+    assert run_endpoint(served, "pocket", [*earlier.messages, *user("Hello!")], BOTH, temperature=0).answer
+
+
+def test_a_context_that_fills_up_at_the_server_ends_the_run_with_its_record(served):
+    full = dictionary_tool({"flurbin": "<x> flurbin " * 80})
+    one = run_endpoint(served, "pocket", user("What does flurbin mean?"), [CALCULATOR, full], temperature=0,
+                       max_tokens=900)
+    assert one.finish_reason == "length" and len(one.results) == 1 and "tokens" in one.error

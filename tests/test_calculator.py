@@ -52,6 +52,7 @@ def test_values(expression, value):
     "1e5": "character 1 is not", "__import__('os')": "character 0 is not", "1,5": "character 1 is not",
     "٣ + 1": "character 0 is not", "1 # 2": "character 1 is not", "2 & 1": "character 1 is", ".5": "character 0 is not",
     "(" * 60 + "1" + ")" * 60: "nested at most 40 deep", "-" * 100 + "1": "nested at most 40 deep",
+    "1 / 2 ** 1000": "of a value with at most 1000 characters", "2 ** 3400": "of a value with at most 1000",
     "2**" * 60 + "1": "nested at most 40 deep", "1+" * 200 + "1": "at most 200 characters",
 }.items(), ids=lambda text: text[:16])
 def test_what_is_refused_is_refused_at_once(expression, reason):

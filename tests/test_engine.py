@@ -156,23 +156,85 @@ def test_a_system_prompt_is_read_once(lm):
     assert (stats.prefix_hits, stats.prefix_queries) == (40, 23 + 21 + 29)
 
 
+@pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 40])
-def test_several_answers_to_one_prompt_read_it_once(length, lm):
+def test_several_answers_to_one_prompt_share_its_pages(length, later, lm):
+    """Those who come together read only the page that is not full; who comes later reads the last token."""
     prompt = torch.arange(length).remainder(50).tolist()
     drawn = [SamplingParams(temperature=1, seed=seed, max_tokens=20, ignore_eos=True) for seed in range(4)]
-    engine, positions, texts = Engine(lm, max_num_batched_tokens=32), {}, {}
+    engine, positions, texts, copies = Engine(lm), {}, {}, 0
     for i, params in enumerate(drawn):
         engine.add_request(str(i), prompt, params)
-    copies = 0
-    while engine.has_unfinished_requests():
-        for output in engine.step():
-            positions.setdefault(output.request_id, []).append(output.step.positions)
+        for output in engine.step() if later or i == 3 else []:
+            positions[output.request_id] = positions.get(output.request_id, 0) + output.step.positions
             texts.setdefault(output.request_id, []).append(output.step.token_id)
         copies += len(engine.batch.copies)
-    assert [sum(positions[str(i)]) for i in range(4)] == [length + 19, *[20] * 3], "the others read its last token"
-    assert copies == (0 if length % 16 == 1 else 3), "and write into a page of their own"
+    while engine.has_unfinished_requests():
+        for output in engine.step():
+            positions[output.request_id] += output.step.positions
+            texts[output.request_id].append(output.step.token_id)
+    rest = 1 if later else (length - 1) % 16 + 1
+    assert [positions[str(i)] for i in range(4)] == [length + 19, *[rest + 19] * 3]
+    assert copies == (3 if later and length % 16 != 1 else 0), "a page of their own to write into"
+    assert engine.stats().prefix_hits == 3 * (length - rest)
     for i, params in enumerate(drawn):
         assert texts[str(i)] == list(generate(lm, prompt, params).token_ids)
+
+
+def test_requests_that_begin_alike_and_come_together_read_their_beginning_once(lm):
+    engine, system, read = Engine(lm, block_size=4), list(range(30)), 0
+    prompts = [[*system[:20], 40 + i, 41] for i in range(5)]
+    for i, ids in enumerate(prompts):
+        engine.add_request(str(i), ids, replace(GREEDY, ignore_eos=True))
+    outputs = engine.step()
+    read = sum(output.step.positions for output in outputs)
+    assert read == 22 + 4 * 2
+    texts = {o.request_id: [o.step.token_id] for o in outputs}
+    while engine.has_unfinished_requests():
+        for output in engine.step():
+            texts[output.request_id].append(output.step.token_id)
+    assert [tuple(texts[str(i)]) for i in range(5)] == [alone(lm, ids, replace(GREEDY, ignore_eos=True))[0]
+                                                        for ids in prompts]
+
+
+@pytest.mark.parametrize("place", ["copy_block", "model", "choose", "record", "update"])
+def test_an_interrupted_pass_ends_all_requests_and_leaves_the_engine_as_new(place, lm, monkeypatch):
+    """Whatever it had written by then: pages that it was to fill are found by nobody."""
+    params = SamplingParams(temperature=0.9, seed=3, max_tokens=12, ignore_eos=True)
+    expected = {str(i): alone(lm, ids, params) for i, ids in enumerate(PROMPTS)}
+    engine = Engine(lm, block_size=4)
+
+    def interrupt(*args, **options):
+        raise KeyboardInterrupt
+
+    targets = {"copy_block": (engine.cache, "copy_block"), "model": (lm, "model"),
+               "update": (engine.scheduler, "update"),
+               "choose": ("course_lib.engine.choose",), "record": ("course_lib.engine.record",)}
+    engine.add_request("first", PROMPTS[4], params)
+    engine.step()
+    for i, ids in enumerate([PROMPTS[4], *PROMPTS]):
+        engine.add_request(f"lost {i}", ids, params)
+    with monkeypatch.context() as patch:
+        patch.setattr(*targets[place], interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            engine.step()
+    assert not engine.has_unfinished_requests() and engine.requests == {} and engine.stats().blocks_used == 0
+    assert engine.blocks.index == {} and len(engine.blocks.empty) == engine.blocks.num_blocks
+    for _ in range(2):
+        assert run(engine, {str(i): (ids, params) for i, ids in enumerate(PROMPTS)}) == expected
+
+
+def test_pages_of_old_weights_are_forgotten_when_one_says_so():
+    lm = scrambled_lm()
+    engine, prompt, params = Engine(lm, block_size=4), list(range(20)), replace(GREEDY, ignore_eos=True)
+    run(engine, {"x": (prompt, params)})
+    with torch.no_grad():
+        lm.model.layers[0].self_attn.v_proj.weight.mul_(-1)
+    engine.reset_prefix_cache()
+    assert run(engine, {"x": (prompt, params)})["x"] == alone(lm, prompt, params)
+    engine.add_request("x", prompt, params)
+    with pytest.raises(ValueError, match="requests = 1 is not allowed: must be none"):
+        engine.reset_prefix_cache()
 
 
 def test_without_prefix_caching_every_request_reads_its_prompt(lm):

@@ -45,6 +45,13 @@ def test_folded_cells_are_left_out(path):
     assert folded and "Holds: " not in page(path)
 
 
+def test_links_to_cells_of_other_notebooks_lead_to_cells_of_their_pages():
+    links = re.findall(r'href="(\w+\.(?:html|ipynb))#([^"]+)"', page(NOTEBOOKS[17]))
+    assert len(links) >= 27
+    for name, anchor in links:
+        assert name.endswith(".html") and f'id="{anchor}"' in page(NOTEBOOKS[0].parent / f"{name[:-5]}.ipynb"), name
+
+
 def test_the_command_writes_pages(tmp_path, capsys):
     assert pages.main(["--out", str(tmp_path / "out"), str(NOTEBOOKS[0])]) == 0
     text = (tmp_path / "out" / f"{NOTEBOOKS[0].stem}.html").read_text("utf-8")

@@ -1,10 +1,14 @@
 """A token may come if the text can still be completed after it: against `re`, `jsonschema` and `llguidance`."""
 
+import enum
 import json
 import random
 import re
+import sys
 from dataclasses import replace
 from functools import cache
+from threading import Thread
+from typing import Literal
 
 import jsonschema
 import llguidance.numpy as masks
@@ -14,17 +18,23 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+from openai import OpenAI
+from pydantic import BaseModel, Field
 
 from course_lib import grammar as grammar_module
-from course_lib.automaton import DEAD, MAX_CODE_POINT, Automaton, code_points
+from course_lib import token_mask
+from course_lib.automaton import DEAD, MAX_WORK, Automaton, Work
 from course_lib.byte_regex import complement, merged, parse_regex
 from course_lib.checkpoint import load
 from course_lib.config import SamplingParams, StructuredOutputsParams
 from course_lib.drafts import DraftModel, PromptLookup
 from course_lib.generate import generate, stream
-from course_lib.grammar import Grammar, LogitsProcessor, TokenTree, grammar_for, logits_processor_for, token_tree
-from course_lib.json_schema import check_value, is_valid, schema_pattern
+from course_lib.grammar import GrammarCache, LogitsProcessor, build_grammar, grammar_for, logits_processor_for
+from course_lib.json_schema import check_pattern, check_value, is_valid, object_pattern, schema_pattern
+from course_lib.patterns import MAX_CODE_POINT, code_points, without
 from course_lib.sampling import filter_logits
+from course_lib.server import serve_in_background
+from course_lib.token_mask import Grammar, TokenTree, token_tree
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, train_bpe
 from course_lib.tool_calls import CLOSE, OPEN, parse_ids
 from course_lib.tool_messages import call_schema, call_tag
@@ -40,7 +50,8 @@ TOKENIZERS = {
 }
 ENDS = {"bytes": 256, "tiny": 400, "pocket": 4091}
 REGEXES = [r"[0-9]{3}-[0-9]{4}", r"(cat|car|dog)s?", r"[^a-y]+", r"(?:é|€|[😀-😎])*x", r".*", r"[a-zé-ü ]{3,9}\n?",
-           r"(a|b)*a(a|b){5}", r"(a*)*b", r"a||b", r"x{0}y", r"(?:ab?){2,}", r"[-+]?\d+(?:\.\d+)?"]
+           r"(a|b)*a(a|b){5}", r"(a*)*b", r"a||b", r"x{0}y", r"(?:ab?){2,}", r"[-+]?\d+(?:\.\d+)?",
+           r"(?:(?:ab|c){2,4}x{3}){1,2}y{2,}", r"(?:a?b{0,2}){2,3}c", r"[a-cé]{20,45}x?"]
 PERSON = {"type": "object", "required": ["name", "age"], "additionalProperties": False,
           "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}
 OPTIONAL = {"type": "object", "required": ["b"], "additionalProperties": False,
@@ -50,7 +61,16 @@ SCHEMAS = [PERSON, OPTIONAL, {"type": "string", "minLength": 2, "maxLength": 5},
            {"type": "number"}, {"type": "array", "items": {"enum": ["é", "bc", 3, None, {"x": [1, 2]}]}, "minItems": 1,
                                 "maxItems": 4},
            {"anyOf": [{"type": "integer"}, {"const": "none"}]},
-           {"type": "array", "items": {"type": "array", "items": {"type": "boolean"}}}]
+           {"type": "array", "items": {"type": "array", "items": {"type": "boolean"}}},
+           {"type": ["integer", "string"], "enum": [1, "b", None, 2.5]}, {"type": "string", "const": "é"},
+           {"type": "string", "minLength": 20, "maxLength": 3000},
+           {"type": "array", "items": {"type": "array", "items": {"type": "null"}, "minItems": 2, "maxItems": 3},
+            "minItems": 1, "maxItems": 2},
+           {"$defs": {"Inner": {"type": "object", "required": ["x"], "additionalProperties": False,
+                                "properties": {"x": {"$ref": "#/$defs/Color"}, "y": {"type": "integer"}}},
+                      "Color": {"enum": ["red", "blue"], "type": "string"}},
+            "type": "object", "required": ["c", "d"], "additionalProperties": False,
+            "properties": {"c": {"$ref": "#/$defs/Inner"}, "d": {"allOf": [{"$ref": "#/$defs/Color"}]}}}]
 
 
 @cache
@@ -68,6 +88,9 @@ def schema_automaton(text):
     return Automaton(schema_pattern(json.loads(text)))
 
 
+SHARED = r"([a-z ]*(a|é|12|, )[a-z ]{0,9}){2,4}(x|y.{3})"
+
+
 def matches(automaton, text):
     return automaton.accepts(automaton.read(automaton.start, text.encode()))
 
@@ -76,7 +99,8 @@ def matches(automaton, text):
 
 
 @pytest.mark.parametrize("pattern", [*REGEXES, r"[^é-ü]{2,3}", r".{3}", r"[a-c\d]+\.\d{2,}", "", r"\x41\u00e9", r"[-a]",
-                                     r"[a-]", r"[^\n]*", r"\w\s\S\D", r"(?:(?:a|b)c){1,2}|\(\)", r"\U0001F600"])
+                                     r"[a-]", r"[^\n]*", r"\w\s\S\D", r"\0[\0a]\x0A", r"(?:(?:a|b)c){1,2}|\(\)",
+                                     r"\U0001F600"])
 @given(data=st.data())
 @settings(max_examples=40)
 def test_a_regex_means_what_it_means_in_python(pattern, data):
@@ -93,7 +117,8 @@ def test_a_regex_means_what_it_means_in_python(pattern, data):
     "*a": "nothing to repeat", "[z-a]": "a range", "\\": "a lone backslash", r"\xg1": r"escape \x",
     "[[:alpha:]]": "[: in a class", "(" * 70: "nesting deeper than 60", "a{99999}": "counts up to",
     "[a-\\d]": "a range", "[\\ud800]": "a class of no character", "a{1,2}{3}": "quantifier { after",
-    "a{000000000999999999}": "counts up to",
+    "a{000000000999999999}": "counts up to", r"\012": r"the octal escape \01", r"a\09": r"the octal escape \09",
+    "\\x\uff14\uff11": r"escape \x", "\\u00_1": r"escape \u", "\\U00110000": r"escape \U",
 }.items())
 def test_what_an_expression_cannot_have_is_named(pattern, named):
     with pytest.raises(ValueError, match=f"{re.escape(named)}.*is not allowed"):
@@ -107,43 +132,69 @@ def test_of_a_long_expression_the_part_with_the_mistake_is_shown():
 
 
 def test_a_pattern_that_grows_too_large_is_refused():
-    with pytest.raises(ValueError, match="the pattern is too large: must have at most 50000 places"):
-        Automaton(parse_regex("((a{1000}){1000}){1000}"))
+    large = "|".join(f"[{chr(0x4E00 + i)}-{chr(0x6E00 + i)}]x{{2}}" for i in range(9000))
+    with pytest.raises(ValueError, match="the pattern is too large: must have at most 65536 places"):
+        Automaton(parse_regex(large))
 
 
-@pytest.mark.parametrize("pattern", ["((){300}){300}", "((a{0}){300}){300}", "(((){10000}){10000}){10000}"])
+@pytest.mark.parametrize("pattern", ["((){300}){300}", "((a{0}){300}){300}", "(((){10000}){10000}){10000}",
+                                     "(((a?b{9}){10000}){0,10000}){0,10000}", "|".join("." * 9000)])
 def test_nothing_is_written_out_many_times(pattern):
-    class Counting(Automaton):
-        built_nodes = 0
+    automaton = Automaton(parse_regex(pattern))
+    assert len(automaton.targets) < 40 and matches(automaton, "") is ("." not in pattern)
 
-        def build(self, node, after):
-            self.built_nodes += 1
-            assert self.built_nodes < 100
-            return super().build(node, after)
 
-    assert matches(Counting(parse_regex(pattern)), "")
+def test_counts_are_kept_apart_however_large_they_are():
+    automaton = Automaton(parse_regex("(?:(?:a{3}|b){2}c){2,10000}"))
+    assert matches(automaton, "aaabcbbc" * 2) and not matches(automaton, "aaabcbbbc") and len(automaton.targets) < 20
+    thousands = automaton.read(automaton.start, b"bbc" * 9999)
+    assert automaton.accepts(thousands) and not automaton.read(thousands, b"bbcb")
 
 
 def letters_that_may_be_left_out(times):
     return "(" + "".join(f"{letter}?" for letter in "abcdefghijklmnopqrstuvwxyz ") + f"){{{times}}}"
 
 
-def test_a_pattern_with_too_many_ways_to_go_on_is_refused_before_it_takes_long():
-    processor = processor_of("pocket", regex=letters_that_may_be_left_out(100))
-    automaton = processor.grammar.automaton
-    before = automaton.work
+@pytest.mark.parametrize("pattern", [letters_that_may_be_left_out(100), "((a?){10000}){10000}", "(a?){9000}" * 60])
+def test_a_pattern_with_too_many_ways_to_go_on_is_refused_when_it_is_built_and_only_once(pattern, monkeypatch):
+    built, cache = [], GrammarCache()
+    monkeypatch.setattr(cache, "build", lambda *key: built.append(key) or GrammarCache.build(cache, *key))
+    for _ in range(3):
+        with pytest.raises(ValueError, match="the pattern is too ambiguous"):
+            cache.get(StructuredOutputsParams(regex=pattern), tokenizer_of("pocket"))
+    assert len(built) == 1
+
+
+def test_others_get_a_turn_while_a_grammar_is_built(monkeypatch):
+    rests = []
+    monkeypatch.setattr("course_lib.automaton.time.sleep", rests.append)
     with pytest.raises(ValueError, match="the pattern is too ambiguous"):
-        processor.mask(torch.zeros(4096))
-    assert automaton.work - before <= grammar_module.MAX_WORK + len(automaton.targets)
+        build_grammar(StructuredOutputsParams(regex=letters_that_may_be_left_out(100)), tokenizer_of("pocket"))
+    assert 30 <= len(rests) <= 41 and {*rests} == {0.001}, "after every 5,000 of 200,000"
+    rests.clear()
+    build_grammar(CALL_FORMS["call"], tokenizer_of("pocket"))
+    assert rests == [], "an ordinary one is built in one go"
+
+
+def test_building_is_work(monkeypatch):
+    monkeypatch.setattr("course_lib.automaton.MAX_BUILD_WORK", 100)
+    assert matches(Automaton(parse_regex("a{3}")), "aaa")
+    with pytest.raises(ValueError, match="the pattern is too ambiguous"):
+        Automaton(parse_regex("abcdefgh" * 20))
 
 
 def test_all_masks_of_a_request_share_one_limit():
+    """Which grows with each token, and copies share it."""
     processor = processor_of("bytes", regex=r".*a.{300}", ends={256})
     with pytest.raises(ValueError, match="the pattern is too ambiguous"):
-        for _ in range(2000):
-            assert processor.allowed(257)[97]
+        for i in range(2000):
+            twin = processor.copy()
+            assert (twin if i % 2 else processor).allowed(257)[97] and twin.work is processor.work
+            before = processor.work.left
             processor.advance(97)
-    assert processor_of("bytes", regex=r".*a.{300}").work_left == grammar_module.MAX_WORK, "the next one begins anew"
+            assert processor.work.left == before + grammar_module.WORK_PER_TOKEN
+            processor.work.left -= 10_000
+    assert processor_of("bytes", regex=r".*a.{300}").work.left == MAX_WORK, "the next one begins anew"
 
 
 def test_after_too_much_work_an_automaton_is_still_right():
@@ -152,20 +203,100 @@ def test_after_too_much_work_an_automaton_is_still_right():
     start, refused = steady.automaton.start, 0
     for work in range(0, 400, 7):
         try:
-            limited.mask(start, 402, most_work=work)
+            limited.mask(start, Work(work))
         except ValueError:
             refused += 1
-    assert refused > 3 and limited.mask(start, 402).equal(steady.mask(start, 402))
+    assert refused > 3 and limited.mask(start).equal(steady.mask(start))
     assert limited.automaton.read(start, b"12, ab") == steady.automaton.read(start, b"12, ab")
 
 
-def test_masks_are_kept_up_to_a_number_of_bytes(monkeypatch):
-    monkeypatch.setattr(grammar_module, "MAX_MASK_BYTES", 3 * 257)
-    processor = processor_of("bytes", regex="[a-z]{40}")
-    for _ in range(40):
+@pytest.mark.parametrize("pattern", REGEXES)
+def test_states_that_are_alike_have_one_mask(pattern):
+    """As the mask of each state by itself, along random texts."""
+    tree, rng = token_tree(tokenizer_of("tiny")), random.Random(0)
+    grammar, alone = (Grammar(parse_regex(pattern), tree) for _ in range(2))
+    alone.automaton.like = lambda places, n: places
+    for _ in range(4):
+        places = grammar.automaton.start
+        for _ in range(40):
+            mask = grammar.mask(places)
+            assert mask.equal(alone.mask(places))
+            if not mask.any():
+                break
+            places = grammar.read(places, tree.symbols[rng.choice(mask.nonzero()[:, 0].tolist())])
+
+
+def test_in_a_long_string_most_masks_are_known():
+    processor = processor_of("tiny", json={"type": "string", "minLength": 900, "maxLength": 5000})
+    for byte in b'"' + b"a" * 4000:
+        assert processor.allowed(402)[byte]
+        processor.advance(byte)
+    assert len(processor.grammar.masks) < 50
+
+
+def test_threads_may_share_a_grammar():
+    """Each mask is that of a grammar of its own, whatever the others do at the same time."""
+    tree, switch = token_tree(tokenizer_of("pocket")), sys.getswitchinterval()
+    grammar, wrong = Grammar(parse_regex(SHARED), tree), []
+
+    def write(seed):
+        rng, processor = random.Random(seed), LogitsProcessor(grammar, {4091})
+        try:
+            for _ in range(25):
+                processor.advance(rng.choice([i for i in processor.allowed(4096).nonzero()[:, 0].tolist() if i < 4091]))
+        except (ValueError, IndexError) as error:
+            wrong.append(error)
+
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [Thread(target=write, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switch)
+    alone = Grammar(parse_regex(SHARED), tree)
+    assert wrong == [] and len(grammar.masks) > 10
+    assert all(mask.equal(alone.mask(places)) for places, mask in grammar.masks.items())
+
+
+def test_what_a_grammar_remembers_is_bounded(monkeypatch):
+    monkeypatch.setattr(token_mask, "MAX_GRAMMAR_BYTES", 400_000)
+    grammar = Grammar(parse_regex(".*a[ab]{2000}"), token_tree(tokenizer_of("bytes")))
+    processor, rng, most = LogitsProcessor(grammar, {256}), random.Random(0), 0
+    processor.work = Work()
+    for _ in range(300):
         processor.allowed(257)
-        processor.advance(97)
-        assert len(processor.grammar.masks) <= 4
+        processor.advance(rng.choice(b"ab"))
+        most = max(most, grammar.nbytes)
+    assert 300_000 < most < 700_000, "up to the limit, and one mask more"
+
+
+def test_what_all_grammars_take_is_bounded(monkeypatch):
+    forms = [StructuredOutputsParams(regex=f"[ab]*a[ab]{{{n}}}") for n in range(100)]
+    monkeypatch.setattr(grammar_module, "MAX_CACHE_BYTES", 10**6)
+    cache = GrammarCache()
+    grammars = [cache.get(form, tokenizer_of("bytes")) for form in forms]
+    kept = [one for one in grammars if one in cache.known.values()]
+    assert 2 < len(kept) < 20 and kept == grammars[-len(kept):] and sum(one.nbytes for one in kept) <= 10**6
+    cache.get(forms[-len(kept)], tokenizer_of("bytes"))  # the oldest becomes the latest
+    cache.get(forms[0], tokenizer_of("bytes"))
+    assert kept[0] in cache.known.values() and kept[1] not in cache.known.values()
+    monkeypatch.setattr(grammar_module, "MAX_CACHE_BYTES", 10**9)
+    for form in forms:
+        cache.get(form, tokenizer_of("bytes"))
+    assert len(cache.known) == grammar_module.MAX_GRAMMARS
+
+
+def test_a_known_grammar_is_found_while_another_is_built():
+    cache, form = GrammarCache(), StructuredOutputsParams(regex="a")
+    known, found = cache.get(form, tokenizer_of("bytes")), []
+    with cache.building:
+        thread = Thread(target=lambda: found.append(cache.get(form, tokenizer_of("bytes"))), daemon=True)
+        thread.start()
+        thread.join(20)
+    assert found == [known]
 
 
 def test_every_character_is_its_bytes_and_no_surrogate_is_one():
@@ -186,14 +317,14 @@ def test_every_character_is_its_bytes_and_no_surrogate_is_one():
 def test_the_automaton_may_forget_at_any_time(monkeypatch):
     tokenizer = tokenizer_of("tiny")
     grammar = Grammar(parse_regex(r"(a|é|12|, )*a(a|b){5}"), token_tree(tokenizer))
-    monkeypatch.setattr(grammar_module, "MAX_REMEMBERED", 0)
+    monkeypatch.setattr(token_mask, "MAX_GRAMMAR_BYTES", 0)
     steady = Grammar(parse_regex(r"(a|é|12|, )*a(a|b){5}"), token_tree(tokenizer))
     one, other, rng = LogitsProcessor(grammar, {400}), LogitsProcessor(steady, {400}), random.Random(0)
     for _ in range(60):
         allowed = one.allowed(402)
-        monkeypatch.setattr(grammar_module, "MAX_REMEMBERED", 10**9)
+        monkeypatch.setattr(token_mask, "MAX_GRAMMAR_BYTES", 10**9)
         assert allowed.equal(other.allowed(402))
-        monkeypatch.setattr(grammar_module, "MAX_REMEMBERED", 0)
+        monkeypatch.setattr(token_mask, "MAX_GRAMMAR_BYTES", 0)
         token_id = rng.choice([i for i in allowed.nonzero()[:, 0].tolist() if i != 400] or [400])
         one.advance(token_id)
         other.advance(token_id)
@@ -206,9 +337,13 @@ def test_the_automaton_may_forget_at_any_time(monkeypatch):
 def values_of(schema):
     """Random values that a schema allows, and that `json.dumps` writes in the schema's order."""
     if "const" in schema or "enum" in schema:
-        return st.sampled_from(schema.get("enum", [schema.get("const")]))
-    if "anyOf" in schema:
-        return st.one_of(*map(values_of, schema["anyOf"]))
+        values = schema.get("enum", [schema.get("const")])
+        return st.sampled_from([value for value in values if jsonschema.Draft202012Validator(schema).is_valid(value)])
+    if "$ref" in schema:
+        return values_of(DEFINITIONS[schema["$ref"].rpartition("/")[2]])
+    for key in ("anyOf", "allOf"):
+        if key in schema:
+            return st.one_of(*map(values_of, schema[key]))
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     return st.one_of(*(values_of_kind(kind, schema) for kind in kinds))
 
@@ -216,8 +351,9 @@ def values_of(schema):
 def values_of_kind(kind, schema):
     text = st.text(st.characters(exclude_categories=["Cs"]), min_size=schema.get("minLength", 0),
                    max_size=schema.get("maxLength"))
-    scalars = {"string": text, "integer": st.integers(), "boolean": st.booleans(), "null": st.none(),
-               "number": st.integers() | st.floats(allow_nan=False, allow_infinity=False)}
+    whole = st.integers(1 - 10**19, 10**19 - 1)
+    real = st.floats(-1e99, 1e99).filter(lambda x: x == 0 or abs(x) >= 1e-99)  # two digits of an exponent
+    scalars = {"string": text, "integer": whole, "boolean": st.booleans(), "null": st.none(), "number": whole | real}
     if kind in scalars:
         return scalars[kind]
     if kind == "array":
@@ -229,14 +365,30 @@ def values_of_kind(kind, schema):
     return st.fixed_dictionaries(parts).map(lambda drawn: {name: drawn[name][0] for name in members if drawn[name]})
 
 
+DEFINITIONS = {"Color": {"type": "string", "enum": ["red", "é", "blue"]}, "Short": {"type": "string", "maxLength": 1},
+               "Pair": {"type": "object", "properties": {"a": {"$ref": "#/$defs/Color"}, "b": {"type": "integer"}},
+                        "required": ["a"]}}
+REFERENCES = [{"$ref": f"#/$defs/{name}"} for name in DEFINITIONS]
+
+
 def schemas(depth=2):
-    """Random schemas of the kinds that are supported."""
+    """Random schemas of the kinds that are supported; in each, references to `DEFINITIONS`."""
+    return parts_of_schemas(depth).map(lambda schema: schema | {"$defs": DEFINITIONS})
+
+
+def parts_of_schemas(depth):
+    """What schemas consist of."""
     scalar = st.sampled_from([{"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"},
                               {"type": "null"}, {"type": ["integer", "null"]}, {"const": "a\"b"}, {"const": 1.5},
-                              {"enum": [True, "é", {"k": [None]}]}, {"type": "string", "maxLength": 2}])
+                              {"enum": [True, "é", {"k": [None]}]}, {"type": "string", "maxLength": 2},
+                              {"type": "string", "enum": [1, "é", None]}, {"type": "integer", "enum": [True, 2, 2.5]},
+                              {"type": ["null", "object"], "enum": [None, {"a": 1}, []]},
+                              {"type": "number", "const": 0},
+                              {"type": "string", "minLength": 3, "maxLength": 700}, *REFERENCES,
+                              {"allOf": REFERENCES[:1], "description": "a color"}])
     if not depth:
         return scalar
-    inner = schemas(depth - 1)
+    inner = parts_of_schemas(depth - 1)
     sizes = st.tuples(st.integers(0, 2), st.integers(2, 3))
     arrays = st.builds(lambda items, size: {"type": "array", "items": items, "minItems": size[0], "maxItems": size[1]},
                        inner, sizes)
@@ -286,7 +438,7 @@ def test_whatever_the_mask_lets_through_parses_and_validates(data):
     for number in range(300):
         allowed = processor.allowed(402).nonzero()[:, 0].tolist()
         assert allowed, "a dead end"
-        closing = [i for i in allowed if i == 400 or tokenizer.decode_single_token_bytes(i) in (b'"', b"}", b"]", b"0")]
+        closing = [i for i in allowed if i == 400 or tokenizer.decode_single_token_bytes(i) in (b'"', b"}", b"]")]
         taken.append(rng.choice(closing if number > 25 and closing else allowed))
         processor.advance(taken[-1])
         if taken[-1] == 400:
@@ -299,10 +451,11 @@ def test_whatever_the_mask_lets_through_parses_and_validates(data):
 
 def closed(schema):
     """The schema with additionalProperties: false, which ours means by saying nothing."""
-    schema = {key: [closed(one) for one in value] if key == "anyOf" else closed(value) if key == "items"
-              else {name: closed(one) for name, one in value.items()} if key == "properties" else value
+    schema = {key: [closed(one) for one in value] if key in ("anyOf", "allOf") else closed(value) if key == "items"
+              else {name: closed(one) for name, one in value.items()} if key in ("properties", "$defs") else value
               for key, value in schema.items()}
-    return schema | ({"additionalProperties": False} if schema.get("type") == "object" else {})
+    return schema | ({"additionalProperties": False} if "object" in schema.get("type", ()) and "enum" not in schema
+                     else {})
 
 
 ANY_SCALAR = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([1.0, 1.5, "", "é", "aaa", 'a"b'])
@@ -317,6 +470,8 @@ ANY_JSON = st.recursive(ANY_SCALAR, lambda inner: st.lists(inner, max_size=3) | 
 @example({"type": "integer"}, 2.0)
 @example({"type": "integer"}, 1.5)
 @example({"type": ["integer", "null"]}, 1.5)
+@example({"type": "string", "enum": [1, "a"]}, 1)
+@example({"type": "integer", "enum": [1, 2.0, True]}, True)
 def test_a_value_is_checked_as_jsonschema_checks_it(schema, value):
     if not (isinstance(value, float) and schema == {"const": 1.0}):
         assert is_valid(value, schema) == jsonschema.Draft202012Validator(closed(schema)).is_valid(value)
@@ -331,14 +486,26 @@ def test_what_is_no_such_json_is_not_accepted(text):
 
 
 @pytest.mark.parametrize("schema, named", [
-    ({"type": "object", "properties": {"a": {"$ref": "#"}}}, r"schema.properties.a = '\$ref'"),
+    ({"type": "object", "properties": {"a": {"$ref": "#"}}}, r"schema.properties.a.\$ref = '#' .* without recursion"),
+    ({"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/A"}]}}},
+     r"schema.anyOf\[1\].\$ref = '#/\$defs/A' .* without recursion"),
+    ({"$ref": "#/$defs/B", "$defs": {"A": {"type": "null"}}}, r"schema.\$ref = '#/\$defs/B' .* #/\$defs/ and one of A"),
+    ({"$ref": "other.json"}, r"schema.\$ref = 'other.json' .* there are no \$defs"), ({"$ref": 3}, r"schema.\$ref = 3"),
+    ({"$ref": "#/$defs/A", "$defs": 3}, r"schema.\$ref = 3"),
+    ({"type": "string", "enum": [1, 2]}, r"schema.enum = \[1, 2\] .* of type string"),
+    ({"type": "integer", "const": "a"}, r"schema.const = 'a' .* of type integer"),
+    ({"type": "string", "anyOf": [{"type": "string"}]}, r"anyOf, allOf or \$ref alone"),
+    ({"allOf": [{"type": "null"}, {"type": "null"}]}, "schema.allOf = 'several schemas'"),
+    ({"enum": ["a", "\ud800"]}, r"schema.enum\[1\] = '\\ud800'"), ({"const": {"\udc00": 1}}, "schema.const = "),
+    ({"type": "object", "properties": {"\ud800": {"type": "null"}}}, r"schema.properties = '\\ud800'"),
+    ({"type": "string", "maxLength": 2**31}, "schema.maxLength = 2147483648 .* in \\[0, 2147483647\\]"),
     ({"type": "string", "pattern": "a"}, "pattern"), ({"type": "integer", "minimum": 3}, "minimum"),
     ({"type": "object", "patternProperties": {}}, "patternProperties"), ({"type": "date"}, "schema.type = 'date'"),
     ({"oneOf": [{"type": "null"}]}, "schema = 'oneOf'"), ({}, "schema.type = None"), ([], r"schema = \[\]"),
     ({"type": "array"}, "schema.items"), ({"type": "object", "additionalProperties": True}, "additionalProperties"),
     ({"type": "object", "required": ["b"]}, "schema.required"), ({"enum": []}, "schema.enum"),
-    ({"const": 1, "enum": [1]}, "const, enum or anyOf alone"), ({"type": "string", "minLength": 3, "maxLength": 2},
-                                                              "schema.maxLength"),
+    ({"const": 1, "enum": [1]}, "const or enum alone or with a type"),
+    ({"type": "string", "minLength": 3, "maxLength": 2}, "schema.maxLength"),
     ({"anyOf": [{"type": "nul"}]}, r"schema.anyOf\[0\].type"), ({"type": "string", "items": {}}, "items"),
 ])
 def test_what_a_schema_cannot_have_is_named_with_its_place(schema, named):
@@ -354,6 +521,77 @@ def test_a_schema_that_nests_without_end_is_refused():
         schema_pattern(schema)
 
 
+def test_references_that_double_again_and_again_are_refused():
+    schema = {"$defs": {f"A{i}": {"anyOf": [{"$ref": f"#/$defs/A{i + 1}"}] * 2} for i in range(14)}}
+    schema = {"$ref": "#/$defs/A0", "$defs": schema["$defs"] | {"A14": {"type": "null"}}}
+    with pytest.raises(ValueError, match="must be one of 10000 at most, written out"):
+        schema_pattern(schema)
+
+
+def test_a_reference_is_looked_up_in_the_definitions_nearest_around_it():
+    """So the parameters of a tool may have their own, wherever they stand."""
+    def with_definition(value, other):
+        return {"$defs": {"A": {"const": value}}, "anyOf": [{"$ref": "#/$defs/A"}, other]}
+
+    inner = with_definition("inner", {"type": "null"})
+    schema = with_definition("outer", {"type": "array", "items": inner})
+    for value in ("outer", ["inner"], [None]):
+        check_value(value, schema)
+        assert matches(Automaton(schema_pattern(schema)), json.dumps(value))
+    assert not is_valid("inner", schema) and not is_valid(["outer"], schema)
+
+
+def test_a_definition_may_be_used_often_and_say_why_a_value_is_none_of_it():
+    color = {"$ref": "#/$defs/Color"}
+    schema = {"type": "object", "properties": {"a": color, "b": {"allOf": [color]}}, "$defs": DEFINITIONS}
+    with pytest.raises(ValueError, match=r"value.b = 'green' is not allowed: must be one of \[\"red"):
+        check_value({"a": "red", "b": "green"}, schema)
+    definitions = {"definitions": DEFINITIONS, "$ref": "#/definitions/Short"}  # as drafts before 2019 name them
+    assert is_valid("a", definitions) and not is_valid("ab", definitions)
+
+
+@pytest.mark.parametrize("kind, last", [("integer", "9" * 19), ("number", "9" * 19 + "." + "1" * 20 + "e+99")])
+def test_a_number_ends_and_is_finite(kind, last):
+    """The longest one that may be written is a number to Python, and no digit may follow."""
+    automaton = schema_automaton(json.dumps({"type": kind}))
+    after = automaton.read(automaton.start, b"-" + last.encode())
+    assert automaton.accepts(after) and abs(json.loads(last)) < 1e120
+    assert not automaton.read(after, b"0") and matches(automaton, str(-2**63)) and matches(automaton, str(2**63 - 1))
+
+
+def test_a_greedy_model_cannot_write_digits_for_ever(lm):
+    params = SamplingParams(temperature=0, max_tokens=60, structured_outputs=StructuredOutputsParams(
+        json={"type": "object", "required": ["x"], "properties": {"x": {"type": "integer"}}}))
+    output = generate(lm, "What is -4000000000000000 times 1000000000?", params)
+    assert output.finish_reason == "stop" and isinstance(json.loads(output.text)["x"], int)
+
+
+@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.recursive(
+    ANY_SCALAR, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("aé\"\\"), inner, max_size=3),
+    max_leaves=6)))
+@settings(max_examples=200)
+def test_any_object_that_does_not_nest_too_deep_may_be_written(value):
+    assert matches(object_automaton(), json.dumps(value, ensure_ascii=False)) == (depth_of(value) <= 5)
+    assert matches(object_automaton(), json.dumps(value)) == (depth_of(value) <= 5)
+
+
+@cache
+def object_automaton():
+    return Automaton(object_pattern())
+
+
+def depth_of(value):
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(depth_of, inner), default=0)
+
+
+@pytest.mark.parametrize("text", ["[]", "1", '{"a": [[[[1]]]]} ', '{"a": [[[[[1]]]]]}', '{"a":1}', "{'a': 1}",
+                                  '{"a": 01}',
+                                  '{"a": 1,}', '{"a": 1, }', '{1: 2}', '{"a": [1}]', "{}{}"])
+def test_what_is_no_object_or_too_deep_is_not_written(text):
+    assert not matches(object_automaton(), text) and matches(object_automaton(), '{"a": [[[[1]]]]}')
+
+
 @pytest.mark.parametrize("required", [False, True])
 def test_a_schema_of_a_thousand_members(required):
     """They neither nest nor are written out once for each that may come first."""
@@ -363,6 +601,16 @@ def test_a_schema_of_a_thousand_members(required):
     whole = json.dumps({name: 0 for name in schema["properties"]})
     assert matches(automaton, whole) and matches(automaton, '{"a3": 0, "a1099": 0}') is not required
     assert not matches(automaton, '{"a3": 0, "a2": 0}') and not matches(automaton, '{, "a2": 0}')
+
+
+def test_parameters_of_which_there_is_no_grammar_are_told():
+    letters = {"type": "object", "properties": {"a": {"type": "string", "maxLength": 100_000}}}
+    check_pattern(letters, "f.parameters")
+    many = {"type": "array", "items": {"enum": [f"{i:0100}" for i in range(900)]}}
+    with pytest.raises(ValueError, match="parameters is not allowed: the pattern is too large"):
+        check_pattern(many, "f.parameters")
+    with pytest.raises(ValueError, match=r"f\.parameters = 'pattern'"):
+        check_pattern({"type": "string", "pattern": "a"}, "f.parameters")
 
 
 # --- the mask, against llguidance ---------------------------------------------------------------
@@ -441,9 +689,11 @@ def oracle_json(schema):
 
 def is_known(beginning, token):
     """Whether the token is one that JSON allows in a string and llguidance does not: the character DEL itself, the
-    escape of a slash, and \\u with the number of a character that needs no escape."""
+    escape of a slash, and \\u with the number of a character that needs no escape. Or makes a number longer than ours
+    may be."""
     return (b"\x7f" in token or b"\\/" in beginning[-1:] + token
-            or re.search(rb"\\u[0-9a-fA-F]", beginning[-5:] + token) is not None)
+            or re.search(rb"\\u[0-9a-fA-F]", beginning[-5:] + token) is not None
+            or re.search(rb"\d{20}|\.\d{21}|\d[eE][+-]?\d{3}", beginning[-25:] + token) is not None)
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -574,11 +824,37 @@ def test_equal_requests_share_a_grammar():
 
 @pytest.mark.parametrize("wrong", [{}, {"regex": "a", "choice": ["b"]}, {"json": "{"}, {"json": [1]}, {"json": "[1]"},
                                    {"regex": 3}, {"choice": []}, {"choice": [""]}, {"choice": 3}, {"json": {"a": {1}}},
+                                   {"choice": ["a", "\ud800"]}, {"regex": "\udc00"}, {"json_object": False},
+                                   {"json_object": 1}, {"json_object": True, "regex": "a"},
+                                   {"regex": "a", "disable_any_whitespace": True}, {"json_object": True,
+                                                                                 "disable_any_whitespace": 1},
+                                   {"choice": ["a"], "whitespace_pattern": " ?"}, {"json": {"type": "null"},
+                                                                                 "whitespace_pattern": 3},
                                    {"json": {"const": float("nan")}}, {"json": '{"const": 1e999}'},
                                    {"structural_tag": '{"a": ' + "1" * 5000 + "}"}])
 def test_malformed_requests_are_refused(wrong):
     with pytest.raises(ValueError, match="is not allowed"):
         StructuredOutputsParams(**wrong)
+
+
+def test_a_text_with_half_a_surrogate_pair_is_named():
+    with pytest.raises(ValueError, match=r"choice\[1\] = '\\ud800' is not allowed: must be a non-empty string without"):
+        StructuredOutputsParams(choice=["a", "\ud800"])
+
+
+@pytest.mark.parametrize("space", [{}, {"disable_any_whitespace": True}, {"disable_any_whitespace": False},
+                                   {"whitespace_pattern": " ?"}, {"whitespace_pattern": r"[\n ]*"}])
+@pytest.mark.parametrize("form", [{"json_object": True},
+                                  {"json": {"type": "object", "properties": {"a": {"enum": [1]}}}}])
+def test_white_space_is_that_of_json_dumps(form, space):
+    grammar = grammar_for(StructuredOutputsParams(**form, **space), tokenizer_of("bytes"))
+    assert matches(grammar.automaton, '{"a": 1}') and not matches(grammar.automaton, '{"a":1}')
+
+
+@pytest.mark.parametrize("pattern", ["", " ", "[\n]*", "  ?"])
+def test_white_space_that_json_dumps_does_not_write_is_refused(pattern):
+    with pytest.raises(ValueError, match=r"whitespace_pattern = .* one that matches one space and no space"):
+        processor_of(json_object=True, whitespace_pattern=pattern)
 
 
 def test_sampling_params_take_nothing_else():
@@ -595,16 +871,53 @@ def nested(depth):
 
 @pytest.mark.parametrize("form, named", [
     ({"type": "grammar"}, "structural_tag.format.type = 'grammar'"), (None, "structural_tag.format = None"),
-    ({"type": "tag", "begin": "<a>"}, "structural_tag lacks 'content'"), ({"type": "or", "elements": []}, "elements"),
+    ({"type": "tag", "begin": "<a>", "content": {"type": "any_text"}},
+     "structural_tag.format = ['begin', 'content', 'type'] is not allowed: must be with 'end'"),
+    ({"type": "or", "elements": []}, "elements"),
     ({"type": "sequence", "elements": [{"type": "regex", "pattern": "^"}]}, "the anchor"),
     ({"type": "const_string", "value": 5}, "structural_tag.format.value = 5 is not allowed: must be a string"),
     ({"type": "or", "elements": [{"type": "regex", "pattern": 5}]}, "format.elements[0].pattern = 5"),
     ({"type": "tag", "begin": None, "content": {"type": "any_text"}, "end": ""}, "format.begin = None"),
+    ({"type": "any_text", "excludes": ["b"]}, "structural_tag.format = 'excludes' is not allowed: must be without"),
+    ({"type": "json_schema", "json_schema": {"type": "null"}, "style": "qwen_xml"}, "structural_tag.format = 'style'"),
+    ({"type": "const_string", "value": "\ud800"}, "structural_tag.format.value = '\\ud800'"),
+    ({"type": "tag", "begin": "<", "content": {"type": "any_text"}, "end": "x" * 300}, "= 300 is not allowed"),
+    ({"type": "triggered_tags"}, "structural_tag.format.type = 'triggered_tags'"),
     (nested(40), "nested at most 30 deep"), (nested(900), "is not allowed"),
 ])
 def test_a_structural_tag_names_what_it_cannot_have(form, named):
     with pytest.raises(ValueError, match=re.escape(named)):
         processor_of(structural_tag={"format": form})
+
+
+@pytest.mark.parametrize("tag, named", [
+    ({"type": "structural_tag"}, "structural_tag = ['type'] is not allowed: must be with 'format'"),
+    ({"format": {"type": "any_text"}, "tools": []}, "structural_tag = 'tools'"),
+    ({"format": {"type": "any_text"}, "type": "tags"}, "structural_tag.type = 'tags'"),
+])
+def test_a_structural_tag_is_nothing_but_its_format(tag, named):
+    with pytest.raises(ValueError, match=re.escape(named)):
+        processor_of(structural_tag=tag)
+
+
+@pytest.mark.parametrize("content", [{"type": "any_text"}, {"type": "or", "elements": [{"type": "any_text"}]}])
+def test_any_text_between_letters_ends_with_the_first_end(content):
+    tag = {"type": "tag", "begin": "<a>", "content": content, "end": "</a>"}
+    automaton = build_grammar(StructuredOutputsParams(structural_tag={"format": tag}), tokenizer_of("bytes")).automaton
+    for text in ("<a>x\n</a>", "<a></a>", "<a><a><</</a</a>", "<a>é</b></a>"):
+        assert matches(automaton, text)
+    for text in ("<a>x</a> more <a></a>", "<a>x</a", "<a></a></a>", "x</a>"):
+        assert not matches(automaton, text)
+
+
+@given(st.sampled_from(["</a>", "aab", "aa", "abab", "éa", "aéaa"]), st.text("ab</>éx", max_size=12))
+def test_text_without_another(end, text):
+    assert matches(without_automaton(end), text) == (end not in text)
+
+
+@cache
+def without_automaton(end):
+    return Automaton(without(end))
 
 
 def test_the_tree_holds_every_token_once():
@@ -620,6 +933,43 @@ def test_the_tree_holds_every_token_once():
 @pytest.fixture(scope="module")
 def lm():
     return load()
+
+
+class Color(enum.Enum):
+    RED, BLUE = "red", "blue"
+
+
+class Point(BaseModel):
+    """A place."""
+
+    x: int
+    color: Color = Field(description="of the point")
+
+
+class Drawing(BaseModel):
+    first: Point
+    others: list[Point] = Field(max_length=1)
+    kind: Literal["ink", "oil"]
+    note: Color | None
+
+
+def test_the_official_client_parses_models_in_models_and_enums(lm):
+    with serve_in_background(lm, model="pocket") as server:
+        client = OpenAI(base_url=f"{server.url}/v1", api_key="-", max_retries=0)
+        answer = client.chat.completions.parse(model="pocket", temperature=0, response_format=Drawing,
+                                               messages=[{"role": "user", "content": "Hello!"}])
+        free = client.chat.completions.create(
+            model="pocket", temperature=0, response_format={"type": "json_object"}, max_tokens=30,
+            messages=[{"role": "user", "content": "Hello!"}])
+    assert isinstance(answer.choices[0].message.parsed, Drawing)
+    assert free.choices[0].message.content.startswith("{")
+
+
+def test_pocket_writes_an_object(lm):
+    params = SamplingParams(temperature=0, max_tokens=200, structured_outputs=StructuredOutputsParams(json_object=True))
+    output = generate(lm, 'Here is some JSON: {"name": "pocket"} {"name": "', params)
+    assert output.text.startswith("{")
+    assert output.finish_reason == "length" or isinstance(json.loads(output.text), dict)
 
 
 @pytest.mark.parametrize("temperature", [0, 1.0, 3.0])

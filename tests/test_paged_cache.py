@@ -1,4 +1,4 @@
-"""Rows that lie in pages give the logits of each sequence alone, for every family, split and order of pages."""
+"""Texts that lie in pages give the logits of each alone, for every family, split, company and order of pages."""
 
 import random
 
@@ -31,10 +31,16 @@ def cache_of(model, block_size):
     return cache
 
 
+def together(model, cache, tables, rows, spans, **options):
+    """The logits (N, V) of the next positions of several texts in one pass; a span is a start and an end."""
+    packed = cache.one_pass(tables, [start for start, _ in spans], [end - start for start, end in spans])
+    ids = torch.cat([row[start:end] for row, (start, end) in zip(rows, spans)])[None]
+    return model(ids, kv_cache=packed, position_ids=packed.position_ids, **options)[0]
+
+
 def read(model, cache, table, ids, start, end):
-    """The logits (end - start, V) of one sequence's next positions."""
-    rows = cache.rows([table], [start], end - start)
-    return model(ids[None, start:end], kv_cache=rows, attention_mask=rows.attention_mask)[0]
+    """The logits (end - start, V) of one text's next positions."""
+    return together(model, cache, [table], [ids], [(start, end)])
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
@@ -67,12 +73,52 @@ def test_rows_of_different_lengths_decode_as_each_alone(block_size, family, dtyp
         if n:
             read(model, cache, table, row, 0, n)
     while max(past) < N:
-        rows = cache.rows(tables, past)
-        new = torch.stack([row[n] for row, n in zip(ids, past)])[:, None]
-        logits = model(new, kv_cache=rows, attention_mask=rows.attention_mask, logits_to_keep=1)[:, 0]
+        logits = together(model, cache, tables, ids, [(n, n + 1) for n in past])
         expected = torch.stack([row[n] for row, n in zip(alone, past)])
         assert (logits - expected).abs().max() <= PRECISIONS[dtype], past
         past = [n + 1 for n in past]
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("block_size", [1, 3, 16])
+@torch.no_grad()
+def test_steps_and_pieces_of_prompts_share_a_pass(block_size, family, fast, ids):
+    model = make_model(family, torch.float64)
+    alone, draw = model(ids), random.Random(block_size)
+    if fast:
+        speed_up(model)
+    for _ in range(5):
+        cache, tables, past = cache_of(model, block_size), scattered_tables(block_size, 4), [0] * 4
+        while max(past) < N:
+            part = [i for i in range(4) if past[i] < N and draw.random() < 0.8] or [past.index(min(past))]
+            draw.shuffle(part)
+            spans = [(past[i], min(N, past[i] + draw.choice((1, 1, 1, 2, 5)))) for i in part]
+            logits = together(model, cache, [tables[i] for i in part], [ids[i] for i in part], spans)
+            expected = torch.cat([alone[i, start:end] for i, (start, end) in zip(part, spans)])
+            assert (logits - expected).abs().max() <= 1e-10, spans
+            for i, (_, end) in zip(part, spans):
+                past[i] = end
+
+
+@torch.no_grad()
+def test_a_text_reads_pages_that_another_fills_in_the_same_pass(ids):
+    """In any order of the two: all keys of a layer are written before any are read."""
+    model, rows = make_model("grouped by three", torch.float64), [ids[0], torch.cat((ids[0, :8], ids[1, 8:]))]
+    expected = model(torch.stack(rows))
+    for order in ((0, 1), (1, 0)):
+        cache, tables, spans = cache_of(model, 4), [[7, 2, 5], [7, 2, 9]], [(0, N), (8, N)]
+        logits = together(model, cache, *([some[i] for i in order] for some in (tables, rows, spans)))
+        wanted = torch.cat([expected[i, spans[i][0] :] for i in order])
+        assert (logits - wanted).abs().max() <= 1e-10
+
+
+@torch.no_grad()
+def test_logits_of_chosen_places_only(ids):
+    model, spans = make_model("llama", torch.float64), [(0, 5), (0, 3), (0, 1)]
+    whole, some = (together(model, cache_of(model, 4), scattered_tables(4, 3), ids, spans, **options)
+                   for options in ({}, {"logits_to_keep": torch.tensor([4, 8])}))
+    assert some.shape[0] == 2 and (some - whole[[4, 8]]).abs().max() <= 1e-12
 
 
 @torch.no_grad()
@@ -91,8 +137,7 @@ def test_nothing_is_written_outside_the_places_of_the_new_tokens(ids):
     model = make_model("llama", torch.float32)
     cache, tables = cache_of(model, 4), scattered_tables(4, 2)
     before = cache.pages.clone()
-    rows = cache.rows(tables, [2, 9])
-    model(ids[:2, :1], kv_cache=rows, attention_mask=rows.attention_mask)
+    together(model, cache, tables, ids, [(2, 3), (9, 10)])
     changed = (cache.pages != before).flatten(3).any(-1).nonzero().tolist()
     assert changed == sorted([layer, table[n // 4], n % 4] for layer in range(2)
                              for table, n in zip(tables, (2, 9)))
@@ -128,8 +173,8 @@ def test_the_pages_have_the_type_of_the_weights(dtype):
 @pytest.mark.parametrize("make, message", [
     (lambda cache: PagedCache(cache.config, 0, 4), "num_blocks = 0"),
     (lambda cache: PagedCache(cache.config, 4, 0), "block_size = 0"),
-    (lambda cache: cache.rows([[1], [2]], [0, 0], 2), "T = 2.*1 for several"),
-    (lambda cache: cache.rows([[1]], [0], 0), "T = 0"),
+    (lambda cache: cache.one_pass([[1], [2]], [0, 0], [2, 0]), r"new = \[2, 0\] is not allowed: must be at least one"),
+    (lambda cache: cache.one_pass([], [], []), r"new = \[\]"),
 ])
 def test_sizes_that_are_none_are_refused(make, message):
     with pytest.raises(ValueError, match=message):

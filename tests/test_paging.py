@@ -161,6 +161,19 @@ def test_a_fork_of_a_beginning_writes_into_no_page_that_others_or_the_index_know
         blocks.fork(twin, 8)
 
 
+def test_what_pages_hold_is_forgotten_when_nobody_uses_them():
+    blocks = BlockManager(4, 2)
+    table = blocks.allocate([1, 2, 3, 4])
+    blocks.cache_full_blocks(table, [1, 2, 3, 4], 4)
+    with pytest.raises(ValueError, match="num_used_blocks = 2"):
+        blocks.reset_prefix_cache()
+    assert blocks.find_prefix([1, 2, 3])[0], "nothing has changed"
+    blocks.free(table)
+    blocks.reset_prefix_cache()
+    assert blocks.find_prefix([1, 2, 3]) == ([], None) and sorted(blocks.empty) == [0, 1, 2, 3]
+    assert blocks.allocate([1, 2, 3, 4, 5, 6, 7, 8]).num_cached_tokens == 0 and blocks.evictions == 0
+
+
 def test_a_fork_of_full_pages_copies_nothing():
     blocks = BlockManager(5, 4)
     table = filled(blocks, A)

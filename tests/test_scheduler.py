@@ -187,21 +187,42 @@ def test_the_newest_gives_its_pages_to_the_oldest_and_computes_them_again():
     assert scheduler.num_preemptions == 1
 
 
-def test_a_second_answer_waits_until_the_prompt_is_read_and_then_shares_its_pages():
-    scheduler, model = make(block_size=4, max_num_batched_tokens=8)
+def test_a_second_answer_shares_full_pages_at_once_and_the_last_one_when_it_is_read():
+    scheduler, model = make(block_size=4, max_num_batched_tokens=14)
     prompt = [1, 2, 0, 1, 2, 0, 1, 2, 0, 1]
-    first, second = (scheduler.add(name, prompt, max_tokens=5) for name in ("first", "second"))
-    last = scheduler.add("last", [2, 2], max_tokens=1)
-    assert ids_of(step(scheduler, model)[0]) == [("first", 8)]
-    assert ids_of(step(scheduler, model)[0]) == [("first", 2)], "the second has to wait, and nobody overtakes it"
+    first, second, third = (scheduler.add(name, prompt, max_tokens=5) for name in ("first", "second", "third"))
     batch = scheduler.schedule()
-    assert ids_of(batch) == [("first", 1), ("second", 1), ("last", 2)]
-    assert second.table.block_ids[:2] == first.table.block_ids[:2]
-    assert batch.copies == [(first.table.block_ids[2], second.table.block_ids[2])]
+    assert ids_of(batch) == [("first", 10), ("second", 2), ("third", 2)], "8 tokens lie in two full pages"
+    assert first.table.block_ids[:2] == second.table.block_ids[:2] == third.table.block_ids[:2]
+    scheduler.update(batch, model(batch))
+    late = scheduler.add("late", prompt, max_tokens=5)
+    batch = scheduler.schedule()
+    assert ids_of(batch) == [("first", 1), ("second", 1), ("third", 1), ("late", 1)]
+    assert batch.copies == [(first.table.block_ids[2], late.table.block_ids[2])]
     scheduler.update(batch, model(batch))
     finish(scheduler, model)
-    assert first.output_ids == second.output_ids == alone(prompt, 5, ()) and last.output_ids == alone([2, 2], 1, ())
+    assert all(one.output_ids == alone(prompt, 5, ()) for one in (first, second, third, late))
     assert scheduler.blocks.num_used_blocks == 0
+
+
+@pytest.mark.parametrize("caching, passes", [(True, 2), (False, 4)])
+def test_equal_prompts_do_not_wait_for_each_other(caching, passes):
+    scheduler, model = make(num_blocks=999, max_num_seqs=32, max_num_batched_tokens=320, caching=caching)
+    for i in range(32):
+        scheduler.add(str(i), [*range(3)] * 12, max_tokens=1)
+    other = scheduler.add("other", [4] * 5, max_tokens=1)
+    assert len(finish(scheduler, model)) == passes
+    assert other.output_ids == alone([4] * 5, 1, ())
+
+
+def test_nobody_begins_in_a_pass_that_has_taken_pages_away():
+    scheduler, model = make(num_blocks=5, block_size=2, caching=False)
+    scheduler.add("old", [1] * 4, max_tokens=4)
+    new = scheduler.add("new", [2] * 6, max_tokens=2)
+    small = scheduler.add("small", [3], max_tokens=1)
+    assert ids_of(step(scheduler, model)[0]) == [("old", 4), ("new", 6)]
+    batch, _ = step(scheduler, model)
+    assert batch.preempted == [new] and ids_of(batch) == [("old", 1)] and list(scheduler.waiting) == [new, small]
 
 
 def test_what_a_preempted_request_had_computed_is_found_again_where_nobody_took_it():

@@ -195,8 +195,9 @@ ROOMS = {
 LEVELS = {
     0: "config device threads command_line",
     1: "added_tokens tokenizer template_limits chat_template detokenize layers kv_cache sampling flash costs "
-       "flash_triton published rounding gptq quantized_linear quantized_cache paging paged_cache automaton byte_regex "
-       "json_schema structural_tag tool_calls tool_messages grammar calculator tools",
+       "flash_triton published rounding gptq quantized_linear quantized_cache paging paged_cache patterns automaton "
+       "byte_regex plain_schema json_schema structural_tag tool_calls tool_messages token_mask grammar calculator "
+       "tools",
     2: "model",
     3: "hf_config hf_pattern merge_list hf_tokenizer weights quantized_files few_rows joined fast_layer compiled "
        "quantize checkpoint generate",

@@ -1,6 +1,7 @@
 """Calls are read from what a model wrote: nothing malformed runs, nothing quoted is a call."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,11 @@ from course_lib.tool_calls import (
     ParsedMessage,
     ToolCall,
     ToolCallStream,
+    collect,
     parse_call,
     parse_ids,
     parse_tool_calls,
+    pieces,
     unique_keys,
 )
 from course_lib.tool_messages import call_schema, for_template, to_message
@@ -146,6 +149,26 @@ def test_a_closing_tag_alone_is_reported(read):
 
 def test_arguments_as_json_text_are_read_as_openai_writes_them():
     assert parse_call('{"name": "f", "arguments": "{\\"x\\": 1}"}') == ToolCall("f", {"x": 1})
+
+
+@pytest.mark.parametrize("unit", ["<tool_call>", "</tool_call>", '<tool_call>"', '<tool_call>{"', '<tool_call>"\\"',
+                                  '<tool_call>["', '<tool_call>[[', '<tool_call>\n{"a": "', '<tool_call>\\"',
+                                  '<tool_call>{"x": "</tool_call>"} ', '<tool_call>["", "', '<tool_call>1'])
+def test_the_time_is_linear_in_the_length(unit):
+    def seconds(characters):
+        text, started = unit * (characters // len(unit)), time.process_time()
+        parse_tool_calls(text)
+        return time.process_time() - started
+
+    short, long = min(seconds(100_000) for _ in range(3)), seconds(1_600_000)
+    assert long < 64 * short + 0.1  # 16 times the text; in quadratic time 256 times as long
+
+
+@given(st.lists(st.sampled_from([*PIECES, '<tool_call>{"name": "f", "arguments": {"x": "'])).map("".join))
+def test_the_pieces_are_the_text(text):
+    parts = list(pieces(text))
+    assert "".join(piece for piece, _ in parts) == text
+    assert collect(event for _, event in parts) == parse_tool_calls(text)
 
 
 @given(CALLS)

@@ -61,20 +61,29 @@ def logit_differences(lm: LanguageModel, prompts: Items[Items[int]],
     for ids, n in zip(prompts, pages):
         tables.append(list(range(first, first + n)))
         first += n
-        lm.model(torch.tensor([ids[:-1]]), kv_cache=cache.rows(tables[-1:], [0], len(ids) - 1), logits_to_keep=1)
+        lm.model(torch.tensor([ids[:-1]]), kv_cache=cache.one_pass(tables[-1:], [0], [len(ids) - 1]), logits_to_keep=1)
 
     def last_of_first(B: int) -> Tensor:
-        rows = cache.rows(tables[:B], [len(ids) - 1 for ids in prompts[:B]])
-        ids = torch.tensor([[ids[-1]] for ids in prompts[:B]])
-        return lm.model(ids, kv_cache=rows, attention_mask=rows.attention_mask, logits_to_keep=1)[0, -1]
+        packed = cache.one_pass(tables[:B], [len(ids) - 1 for ids in prompts[:B]], [1] * B)
+        ids = torch.tensor([[ids[-1] for ids in prompts[:B]]])
+        return lm.model(ids, kv_cache=packed, position_ids=packed.position_ids)[0, 0]
 
     with packed_weights(lm.model):  # as in the engine
         alone, found = last_of_first(1), []
         for B in batch_sizes:
             logits = last_of_first(B)
-            found.append(Difference(B, int((logits != alone).sum()), (logits - alone).abs().max().item(),
+            found.append(Difference(B, int((bits(logits) != bits(alone)).sum()), (logits - alone).abs().max().item(),
                                     bool(logits.argmax() == alone.argmax())))
     return found
+
+
+def bits(x: Tensor) -> Tensor:
+    """The bits of floating-point numbers, read as integers: 0.0 and -0.0 are equal numbers, and differ in one bit.
+
+    >>> bits(torch.tensor([0.0, -0.0, 1.0])).tolist()
+    [0, -2147483648, 1065353216]
+    """
+    return x.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
 
 
 class Flip(NamedTuple):
@@ -173,7 +182,7 @@ class InvariantEngine(Engine):
 
 
 class FixedShapeEngine(Engine):
-    """An engine whose decode passes all have the same shape: empty rows are computed, too, and each as the longest.
+    """An engine whose decode steps all have the same shape: empty rows are computed, too, and each as the longest.
 
     The order of a sum follows the shape of the product, and each row of one product is summed alike. So the bits of a
     row depend on its own text alone, as in `InvariantEngine`, and weights are still read once for all rows. The price
@@ -203,17 +212,23 @@ class FixedShapeEngine(Engine):
         super().add_request(request_id, prompt_ids, params)
 
     def forward(self, work: Items[Work]) -> Tensor:
-        """As `Engine.forward`, with rows that are nobody's: one at least, as long as the longest text may be."""
-        singles = sum(one.num_tokens == 1 for one in work)
-        spare = [Work(self.spare, self.max_model_len - 1, 1)] * (self.max_num_seqs + 1 - singles) if singles else []
-        return super().forward([*work, *spare])[: sum(one.gets_token for one in work)]
+        """As `Engine.forward`: prompts alone, and steps together with rows that are nobody's, one at least.
+
+        Those are as long as the longest text may be.
+        """
+        steps = [one for one in work if one.num_tokens == 1]
+        spare = [Work(self.spare, self.max_model_len - 1, 1)] * (self.max_num_seqs + 1 - len(steps))
+        rows = iter(super().forward([*steps, *spare]) if steps else ())
+        return torch.stack([next(rows) if one.num_tokens == 1 else super(FixedShapeEngine, self).forward([one])[0]
+                            for one in work])
 
 
 def same_bits(make_engine: Callable[[], Engine], prompts: Items[Items[int]], n: int) -> list[bool]:
     """For each prompt, whether all logits of its greedy answer of n tokens are the same alone and in company."""
     together = watch(make_engine(), prompts, n)
     alone = [watch(make_engine(), [ids], n)[0] for ids in prompts]
-    return [all(a.equal(b) for a, b in zip(rows, others, strict=True)) for rows, others in zip(alone, together)]
+    return [all(bits(a).equal(bits(b)) for a, b in zip(rows, others, strict=True))
+            for rows, others in zip(alone, together)]
 
 
 def watch(engine: Engine, prompts: Items[Items[int]], n: int) -> list[list[Tensor]]:

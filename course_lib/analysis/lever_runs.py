@@ -178,7 +178,7 @@ class Bench:
         """Whether the answer to each question is right, chosen as the setting says."""
         if setting.kv_cache_dtype == "int8":
             return right_answers(lm, questions, new_cache=QuantizedCache.for_model)
-        if setting.params.temperature == 0:
+        if not setting.sampling:
             return right_answers(lm, questions)
         return sampled_answers(lm, questions, setting.params)
 

@@ -9,6 +9,7 @@ from course_lib.config import SamplingParams, require
 PRECISIONS = ("float32", "bfloat16", "int8", "int4")
 KV_CACHE_DTYPES = ("auto", "int8")
 DRAFTS = ("none", "pocket-draft", "counts")
+KNOBS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
 GREEDY = SamplingParams(temperature=0)
 
 
@@ -28,7 +29,7 @@ class Setting:
 
     Raises:
         ValueError: there is no such choice. A rounded cache, a draft and a compiled step are for one reader without
-            prefix caching; a compiled step takes float32 and nothing else.
+            prefix caching; a compiled step takes float32 and nothing else, a rounded cache the most likely tokens.
     """
 
     precision: str = "float32"
@@ -48,6 +49,8 @@ class Setting:
                 "at most one of: a rounded cache, a draft, a compiled step, a batch with or without prefix caching")
         require(not self.compiled or self.precision == "float32", "precision", self.precision,
                 "float32 where the step is compiled")
+        require(self.kv_cache_dtype == "auto" or not self.sampling, "params", self.params,
+                "the most likely token where the cache is rounded")
 
     @property
     def in_engine(self) -> bool:
@@ -61,12 +64,21 @@ class Setting:
         >>> Setting().name, Setting("int8", draft="counts").name
         ('plain', 'int8 + draft: counts')
         """
-        sampled = self.params.temperature > 0
         parts = [self.precision * (self.precision != "float32"), "int8 cache" * (self.kv_cache_dtype == "int8"),
                  f"draft: {self.draft}" * (self.draft != "none"), "compiled" * self.compiled,
                  f"batch {self.max_num_seqs}" * (self.max_num_seqs > 1),
-                 "prefix reuse" * self.enable_prefix_caching, f"temperature {self.params.temperature:g}" * sampled]
+                 "prefix reuse" * self.enable_prefix_caching, self.sampling]
         return " + ".join(filter(None, parts)) or "plain"
+
+    @property
+    def sampling(self) -> str:
+        """Every knob of sampling that differs from greedy's, in words; "": the most likely token always.
+
+        >>> Setting(params=SamplingParams(temperature=0.8, top_p=0.95)).sampling
+        'temperature 0.8, top_p 0.95'
+        """
+        knobs = {name: getattr(self.params, name) for name in KNOBS}
+        return ", ".join(f"{name} {value:g}" for name, value in knobs.items() if value != getattr(GREEDY, name))
 
     @property
     def numerics(self) -> tuple[str, str, SamplingParams]:

@@ -13,7 +13,7 @@ from course_lib.analysis.machine_speed import seconds_of
 from course_lib.checkpoint import LanguageModel
 from course_lib.config import SamplingParams, StructuredOutputsParams, require
 from course_lib.generate import end_ids, generate
-from course_lib.grammar import LogitsProcessor, grammar_for, token_tree
+from course_lib.grammar import LogitsProcessor, build_grammar, grammar_for
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def forced(structured: StructuredOutputsParams, tokenizer: Any, token_ids: Seque
     Most forced bytes are not forced tokens: where only `{"name` can follow, `{` and `{"` may both begin it. A server
     that writes forced bytes without the model ("jump-forward") has to choose how to cut them into tokens.
     """
-    processor, vocab_size = LogitsProcessor(grammar_for(structured, tokenizer), end_ids), max(tokenizer.ids) + 1
+    processor, vocab_size = LogitsProcessor(build_grammar(structured, tokenizer), end_ids), max(tokenizer.ids) + 1
     automaton, tree = processor.grammar.automaton, processor.grammar.tree
     only_token, only_symbol = [], []
     for token_id in token_ids:
@@ -66,8 +66,7 @@ def places_along(structured: StructuredOutputsParams, tokenizer: Any, token_ids:
 def mask_seconds(structured: StructuredOutputsParams, tokenizer: Any, token_ids: Sequence[int],
                  end_ids: Sequence[int]) -> tuple[list[float], list[float]]:
     """Seconds for each token's mask along a text, with an empty memory and with a full one."""
-    token_tree(tokenizer)  # built once for a tokenizer, whatever the grammars
-    grammar = grammar_for.__wrapped__(structured, tokenizer)
+    grammar = build_grammar(structured, tokenizer)  # which knows the first mask
     cold, again = (walk_seconds(LogitsProcessor(grammar, end_ids), tokenizer, token_ids) for _ in range(2))
     return cold, again
 

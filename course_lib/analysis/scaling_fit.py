@@ -27,6 +27,7 @@ SMALLEST_STEP = 1e-10  # of the logarithms and exponents: when no fit moves furt
 BOX = (torch.tensor((-30, -30, -20, 1e-3, 1e-3, -4), dtype=torch.float64),
        torch.tensor((90, 90, 10, 4, 4, 2), dtype=torch.float64))
 FREE_GAMMAS = (0.1, 0.3, 1.0)  # to start from where gamma is fitted
+STARTS_OF_A_RESAMPLE = 3  # of the grid, beside the best fit to all runs: from there alone, some end in a higher valley
 FIT_STEPS, DAMPING = 500, (1e-12, 1e-3, 1e12)  # lowest, first, highest
 # Of log E, of A N^-alpha and B D^-beta in the middle of the runs, as shares of the loss there, and of the exponents.
 STARTS = tuple(product((0.2, 0.6, 0.9), (0.05, 0.3), (0.05, 0.3), (0.2, 0.5, 1.0), (0.2, 0.5, 1.0)))
@@ -152,7 +153,8 @@ def fit(N: Sequence[float], D: Sequence[float], losses: Sequence[float], *, gamm
 def descend(function: Callable[[Tensor], Tensor], *, tolerance: float = 1e-7) -> tuple[ScalingLaw, int]:
     """Walk downhill with PyTorch's L-BFGS from A = exp 8, B = exp 12, E = 1, alpha = 0.6, beta = 0.8: a law, and steps.
 
-    One start and one tolerance, to see what they do; `fit` takes many starts, and arrives.
+    One start and one tolerance, to see what they do; `fit` takes many starts, and arrives. The tolerance is absolute:
+    a function of tiny values looks flat everywhere.
 
     Args:
         function: of a tensor with log A, log B, log E, alpha and beta; returns a tensor with one number.
@@ -211,17 +213,23 @@ def bootstrap(N: Sequence[float], D: Sequence[float], losses: Sequence[float], *
               seed: int = 0, gamma: float | None = 1.0, delta: float = DELTA) -> list[ScalingLaw]:
     """The fit again, to as many runs drawn with replacement: how far it moves says how sure it is (Efron 1979).
 
+    Each resample is fitted from the best fit to all runs and from a few starts of the grid.
+
     Args:
         samples: resamples, >= 1. One with fewer than three sizes or budgets determines no law and is drawn again.
         seed: of the draws; the other arguments are those of `fit`.
     """
     require(samples >= 1, "samples", samples, ">= 1")
     logs, log_losses = run_logs(N, D, losses)
-    best = parameters(fit(N, D, losses, gamma=gamma, delta=delta))
-    counts = resample(logs, samples, np.random.default_rng(seed))
-    ends = minimize(best.repeat(samples, 1), logs, log_losses, weights=counts, delta=delta,
-                    fixed=fixed_columns(gamma))
-    return [law(theta) for theta in ends]
+    grid = starts(logs, log_losses, gamma)
+    begin = torch.cat((parameters(fit(N, D, losses, gamma=gamma, delta=delta))[None],
+                       grid[:: len(grid) // STARTS_OF_A_RESAMPLE]))  # (K, 6)
+    counts = resample(logs, samples, np.random.default_rng(seed)).repeat_interleave(len(begin), 0)
+    ends = minimize(begin.repeat(samples, 1), logs, log_losses, weights=counts, delta=delta,
+                    fixed=fixed_columns(gamma))  # (samples K, 6)
+    values = objective(ends, logs, log_losses, weights=counts, delta=delta).nan_to_num(torch.inf)
+    lowest = values.view(samples, -1).argmin(1)
+    return [law(each[i]) for each, i in zip(ends.view(samples, -1, 6), lowest)]
 
 
 def resample(logs: Tensor, samples: int, rng: np.random.Generator) -> Tensor:

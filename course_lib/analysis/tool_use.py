@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, NamedTuple
 
-from course_lib.agent import Run, RunStep, answer_calls, run
-from course_lib.chat_models import ContextFull, LocalModel, Turn, read_turn
+from course_lib.agent import Run, RunStep, answer_calls
+from course_lib.chat_models import ContextFull, LocalModel, Turn
 from course_lib.checkpoint import LanguageModel
 from course_lib.config import SamplingParams, StructuredOutputsParams, require
 from course_lib.engine import Engine
@@ -23,6 +23,7 @@ OPERATIONS: dict[str, tuple[Callable[[int, int], int], str]] = {
     "+": (operator.add, "plus"), "-": (operator.sub, "minus"), "*": (operator.mul, "times")}
 MAX_DIGITS = 8
 GREEDY = SamplingParams(temperature=0, max_tokens=128)
+GUESS = replace(GREEDY, structured_outputs=StructuredOutputsParams(regex=r" -?[0-9]{1,17}\."))
 TOOLS = (CALCULATOR, dictionary_tool({}))
 NUMBER = re.compile(r"-?\d+")
 
@@ -49,6 +50,11 @@ class Problem(NamedTuple):
         """The question."""
         return [{"role": "user", "content": f"What is {self.expression}?"}]
 
+    @property
+    def begun(self) -> dict[str, Any]:
+        """The beginning of an answer, up to its number."""
+        return {"role": "assistant", "content": f"{self.a} {OPERATIONS[self.symbol][1]} {self.b} is"}
+
 
 def problems(symbol: str, digits: int, n: int, *, seed: int = 0) -> list[Problem]:
     """n problems whose operands have exactly this many digits, the same ones for a seed.
@@ -73,7 +79,7 @@ class Attempt:
         copy_error: what is wrong with the first call's expression (`copy_error`).
         call, result: the expression of the first call, or all its text if it cannot be read, and what the model was
             told for it; empty without a call that was answered.
-        tokens, passes: that the model wrote, and took; `read` counts the prompt's tokens that went through it.
+        read, tokens, passes: tokens that the model read, all turns together, and wrote, and the passes it took.
     """
 
     problem: Problem
@@ -135,20 +141,18 @@ def with_calculator(lm: LanguageModel, asked: Sequence[Problem], *, grammar: boo
 
 
 def without_calculator(lm: LanguageModel, asked: Sequence[Problem], *, guess: bool = False) -> list[Attempt]:
-    """Let the model answer alone; if it is to guess, it may write nothing but "a plus b is" and a number."""
-    if not guess:
-        runs = run_together(LocalModel(lm, GREEDY), [problem.messages for problem in asked], (), max_steps=1)
-    else:
-        runs = [run(lm, problem.messages, (), max_steps=1, params=guessing(problem)) for problem in asked]
+    """Let the model answer alone; if it is to guess, its answer is begun for it, and it may only write a number."""
+    model = BegunModel(lm, GUESS) if guess else LocalModel(lm, GREEDY)
+    runs = run_together(model, [[*problem.messages, *[problem.begun] * guess] for problem in asked], (), max_steps=1)
     return [attempt(*pair) for pair in zip(asked, runs, strict=True)]
 
 
-def guessing(problem: Problem) -> SamplingParams:
-    """Settings that leave nothing to write but the answer's sentence with a number in it."""
-    text = f"{problem.a} {OPERATIONS[problem.symbol][1]} {problem.b} is "
-    form = {"type": "sequence", "elements": [{"type": "const_string", "value": text},
-                                             {"type": "regex", "pattern": r"-?[0-9]{1,17}\."}]}
-    return replace(GREEDY, structured_outputs=StructuredOutputsParams(structural_tag={"format": form}))
+class BegunModel(LocalModel):
+    """Goes on with the last message of a conversation, which somebody has begun for it."""
+
+    def prompt_ids(self, messages: Sequence[Mapping[str, Any]], schemas: Sequence[Mapping] | None) -> list[int]:
+        """The conversation, its last message left open."""
+        return super().prompt_ids(messages[:-1], schemas) + self.lm.tokenizer.encode(messages[-1]["content"])
 
 
 def run_together(model: LocalModel, conversations: Sequence[Sequence[Mapping[str, Any]]], tools: Sequence[Tool], *,
@@ -156,8 +160,8 @@ def run_together(model: LocalModel, conversations: Sequence[Sequence[Mapping[str
     """What `course_lib.agent.loop` does with each conversation, all of them in one engine, which is several times as
     fast: turn after turn, each with the conversations that still go on.
 
-    The engine finds what it has read before in its prefix index, so that a turn's `prompt_tokens` are those that are
-    new to it. Near ties may fall otherwise than alone.
+    A turn's `prompt_tokens` are the whole prompt's; what the engine finds in its prefix index, it does not compute
+    again. Near ties may fall otherwise than alone.
     """
     engine, known = Engine(model.lm), by_name(tools)
     messages, steps = [list(conversation) for conversation in conversations], [[] for _ in conversations]
@@ -172,7 +176,7 @@ def run_together(model: LocalModel, conversations: Sequence[Sequence[Mapping[str
             if not turn.calls:
                 reasons[i] = turn.finish_reason
             elif number < max_steps - 1:
-                added += answer_calls(turn, known, number, steps[i])
+                added += answer_calls(turn, known, steps[i])
             steps[i] += added
             messages[i] += [step.message for step in added]
     return [Run(tuple(messages[i]), tuple(steps[i]), reasons.get(i, "max_steps")) for i in range(len(messages))]
@@ -181,19 +185,19 @@ def run_together(model: LocalModel, conversations: Sequence[Sequence[Mapping[str
 def turns(engine: Engine, model: LocalModel, conversations: Sequence[Sequence[Mapping[str, Any]]],
           tools: Sequence[Tool], number: int) -> list[Turn | None]:
     """The next turn of each conversation; None where the context is full."""
-    params, taken = {}, {}
+    params, taken, lengths = {}, {}, {}
     for i, messages in enumerate(conversations):
         try:
             ids, params[i] = model.request(messages, tools)
         except ContextFull:
             continue
         engine.add_request(str(i), ids, params[i])
-        taken[i] = []
+        taken[i], lengths[i] = [], len(ids)
     while engine.has_unfinished_requests():
         for output in engine.step():
             taken[int(output.request_id)].append(output.result())
-    return [read_turn(model.lm, iter(taken[i]), params[i], number) if i in taken else None
-            for i in range(len(conversations))]
+    return [replace(model.read(messages, iter(taken[i]), params[i], number), prompt_tokens=lengths[i])
+            if i in taken else None for i, messages in enumerate(conversations)]
 
 
 def wilson(right: int, asked: int, *, z: float = 1.96) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from course_lib.config import require
-from course_lib.costs import flops_per_token, gpu_hours, parameter_count, training_flops
+from course_lib.costs import gpu_hours, parameter_count, training_flops
 from course_lib.published import PUBLISHED
 
 H100_FLOPS_PER_S = 989.4e12  # bfloat16, dense: NVIDIA's data sheet of the H100 SXM; the larger numbers assume sparsity
@@ -57,21 +57,17 @@ class TrainingCost:
     """A training by the formulas.
 
     Attributes:
-        flops: 6 N D with all parameters.
-        flops_without_embedding: 6 N D without the table that is only looked up; an LM head of its own counts.
-        flops_exact: three times the matrix products of a forward pass, attention scores included.
+        flops: 6 N D with all parameters; attention's scores are left out.
         gpu_hours, dollars: for `flops`.
     """
 
     flops: float
-    flops_without_embedding: float
-    flops_exact: float
     gpu_hours: float
     dollars: float
 
 
 def training_cost(name: str, tokens: float, *, utilisation: float = 0.4, dollars_per_hour: float = 2.5,
-                  flops_per_s: float = H100_FLOPS_PER_S, context: int = 8192) -> TrainingCost:
+                  flops_per_s: float = H100_FLOPS_PER_S) -> TrainingCost:
     """What it costs to train a published shape.
 
     Args:
@@ -81,7 +77,6 @@ def training_cost(name: str, tokens: float, *, utilisation: float = 0.4, dollars
             Llama 3 state for their largest model (38 to 43 %).
         dollars_per_hour: of one GPU, >= 0.
         flops_per_s: peak of one GPU.
-        context: tokens of a training sequence.
 
     Source: Dubey et al. 2024, "The Llama 3 Herd of Models", section 3.3, for the utilisation.
 
@@ -91,14 +86,9 @@ def training_cost(name: str, tokens: float, *, utilisation: float = 0.4, dollars
     """
     require(name in PUBLISHED, "name", name, f"one of {sorted(PUBLISHED)}")
     require(dollars_per_hour >= 0, "dollars_per_hour", dollars_per_hour, ">= 0")
-    config, count = PUBLISHED[name], parameter_count(PUBLISHED[name])
-    flops = training_flops(count.total, tokens)
+    flops = training_flops(parameter_count(PUBLISHED[name]).total, tokens)
     hours = gpu_hours(flops, flops_per_s=flops_per_s, utilisation=utilisation)
-    looked_up = 0 if config.tie_word_embeddings else count.embedding
-    return TrainingCost(
-        flops=flops, flops_without_embedding=training_flops(count.total - looked_up, tokens),
-        flops_exact=3 * tokens * flops_per_token(config, (context + 1) // 2).total,
-        gpu_hours=hours, dollars=hours * dollars_per_hour)
+    return TrainingCost(flops=flops, gpu_hours=hours, dollars=hours * dollars_per_hour)
 
 
 def implied_utilisation(name: str, facts: TrainingFacts, flops_per_s: float = H100_FLOPS_PER_S) -> float:

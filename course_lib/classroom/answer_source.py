@@ -2,7 +2,7 @@
 
 A function typed into a cell leans on what other cells have made. Modules and what they hold become import lines, plain
 values become assignments, the reader's own functions and classes their source, and so on for the names that those
-read. What cannot be written down, a model or a tensor, is named.
+read. Of any other value the statement that made it is kept, if a cell has one; what else there is, is named.
 """
 
 from __future__ import annotations
@@ -13,23 +13,15 @@ import builtins
 import dis
 import inspect
 import linecache
-import math
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-import torch
-
 from course_lib.classroom.attempt import is_readers
-
-LONGEST_VALUE = 10_000  # characters of a value that is written down
-PLAIN = (bool, int, float, complex, str, bytes, type(None))
-
-
-class CannotBeWritten(ValueError):
-    """A name that a function reads has a value that no source gives again; the message says which."""
+from course_lib.classroom.cell_statements import last_statement
+from course_lib.classroom.value_lines import CannotBeWritten, import_from, import_of, literal
 
 
 class Written(NamedTuple):
@@ -39,11 +31,13 @@ class Written(NamedTuple):
         name: that `source` defines.
         source: its definition, without `@exercise`; comments as they were typed.
         needs: code that has to run before, for each name that it makes; in an order that works.
+        again: those of the names whose code is a statement of the reader's, which may make another value than before.
     """
 
     name: str
     source: str
     needs: dict[str, str]
+    again: tuple[str, ...] = ()
 
 
 def write_down(function: Callable[..., Any], also: str = "") -> Written:
@@ -61,17 +55,19 @@ def write_down(function: Callable[..., Any], also: str = "") -> Written:
     if not is_readers(plain.__code__.co_filename):
         raise CannotBeWritten(f"it is not yours but {plain.__module__}'s")
     if plain.__closure__:
-        raise CannotBeWritten(f"it was defined inside another function, whose {plain.__code__.co_freevars[0]} it uses")
+        raise CannotBeWritten(f"it was defined inside another function, whose {plain.__code__.co_freevars[0]} it uses: "
+                              "define it in a cell by itself")
     name, source = definition(plain)
-    needs: dict[str, str] = {}
-    collect(source, plain.__globals__, needs, {name, also})
+    needs, again = {}, []
+    collect(source, plain.__globals__, needs, again, {name, also})
     if also and also != name and also in global_names(source):
         source = f"{source}\n{also} = {name}"
-    return Written(name, source, needs)
+    return Written(name, source, needs, tuple(again))
 
 
-def collect(source: str, names: Mapping[str, Any], needs: dict[str, str], done: set[str]) -> None:
-    """Add to `needs` what the global names in a source are made of, the deepest first.
+def collect(source: str, names: Mapping[str, Any], needs: dict[str, str], again: list[str], done: set[str]) -> None:
+    """Add to `needs` what the global names in a source are made of, the deepest first, and to `again` which of them
+    a statement of the reader's makes.
 
     A name that is not bound to anything stays away, as it did in the notebook.
 
@@ -81,16 +77,19 @@ def collect(source: str, names: Mapping[str, Any], needs: dict[str, str], done: 
     for name in sorted(global_names(source) & names.keys() - done):
         done.add(name)
         code, deeper = code_for(name, names[name])
+        if code is None:
+            code, deeper = statement_for(name, names), names
+            again.append(name)
         if deeper is not None:
-            collect(code, deeper, needs, done)
+            collect(code, deeper, needs, again, done)
         needs[name] = code
 
 
-def code_for(name: str, value: Any) -> tuple[str, Mapping[str, Any] | None]:
-    """Code that binds a name to a value again, and the global names that this code reads, if it may read some.
+def code_for(name: str, value: Any) -> tuple[str | None, Mapping[str, Any] | None]:
+    """Code that binds a name to this very value, and the global names that it reads, if it may read some.
 
     Raises:
-        CannotBeWritten: there is none.
+        CannotBeWritten: it is of the reader's own, and cannot be had.
     """
     if isinstance(value, ModuleType):
         return import_of(name, value), None
@@ -98,20 +97,27 @@ def code_for(name: str, value: Any) -> tuple[str, Mapping[str, Any] | None]:
     if own is not None:
         found, source = definition(own)
         return (source if found == name else f"{source}\n{name} = {found}"), own.__globals__
-    line = literal(name, value) or import_from(name, value)
-    if line is None:
-        raise CannotBeWritten(f"it uses {name}, a {type(value).__name__}, which is neither an argument, nor a plain "
-                              "value, nor a name that a package has")
-    return line, None
+    return literal(name, value) or import_from(name, value), None
+
+
+def statement_for(name: str, names: Mapping[str, Any]) -> str:
+    """The reader's statement that made the value of a name.
+
+    Raises:
+        CannotBeWritten: there is none, or it makes other names as well.
+    """
+    statement = last_statement(name, names)
+    if statement is None:
+        raise CannotBeWritten(f"it uses {name}, a {type(names[name]).__name__}, and no statement {name} = ... in your "
+                              "cells makes it: make it inside the function")
+    return statement
 
 
 def own_function(value: Any) -> FunctionType | OwnClass | None:
-    """The function, or the class with its methods, if the reader wrote it."""
+    """The function, or the class with its methods, if the reader wrote it outside other functions."""
     plain = inspect.unwrap(value) if callable(value) else value
     if isinstance(plain, FunctionType) and is_readers(plain.__code__.co_filename):
-        if plain.__closure__:
-            raise CannotBeWritten(f"it uses {plain.__name__}, which was defined inside another function")
-        return plain
+        return None if plain.__closure__ else plain
     if isinstance(plain, type) and (methods := own_methods(plain)):
         return OwnClass(plain, methods[0])
     return None
@@ -185,65 +191,6 @@ def read_names(code: CodeType) -> Iterator[str]:
     for inner in code.co_consts:
         if inspect.iscode(inner):
             yield from read_names(inner)
-
-
-def import_of(name: str, module: ModuleType) -> str:
-    """The line that imports a module under this name.
-
-    Raises:
-        CannotBeWritten: it is a file of the reader's, which is not everywhere to be found.
-    """
-    full = module.__name__
-    if is_readers(getattr(module, "__file__", None) or "<frozen>"):
-        raise CannotBeWritten(f"it uses the module {full}, which is a file of your own")
-    return f"import {full}" if name == full else f"import {full} as {name}"
-
-
-def import_from(name: str, value: Any) -> str | None:
-    """The line that takes a value out of a package, or None: by its own account, or from where it is found."""
-    if isinstance(value, torch.dtype):
-        known = str(value).removeprefix("torch.")
-        return f"from torch import {known}" + (f" as {name}" if name != known else "")
-    own = getattr(value, "__name__", name)
-    for known in dict.fromkeys((own, name)):
-        for module in homes(value, known):
-            return f"from {module} import {known}" + (f" as {name}" if name != known else "")
-    return None
-
-
-def homes(value: Any, known: str) -> Iterator[str]:
-    """Modules of packages in which a value has this name: its own, then the one with the shortest name."""
-    if not isinstance(known, str) or not known.isidentifier():
-        return
-    loaded = {name: module for name, module in list(sys.modules.items())
-              if isinstance(module, ModuleType) and vars(module).get(known) is value
-              and name != "__main__" and not is_readers(getattr(module, "__file__", None) or "<frozen>")}
-    own = getattr(value, "__module__", None)
-    yield from sorted(loaded, key=lambda name: (name != own, len(name), name))
-
-
-def literal(name: str, value: Any) -> str | None:
-    """`name = value` where the value is plain: numbers, text, and lists, tuples, sets and dicts of them."""
-    if not is_plain(value):
-        return None
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"{name} = float({str(value)!r})"
-    text = repr(value)
-    try:
-        if len(text) > LONGEST_VALUE or ast.literal_eval(text) != value:
-            return None
-    except (ValueError, SyntaxError, MemoryError, RecursionError):  # inf within a list, a set without items
-        return None
-    return f"{name} = {text}"
-
-
-def is_plain(value: Any) -> bool:
-    """Whether `repr` of it is a program that makes it."""
-    if type(value) in (list, tuple, set):
-        return all(map(is_plain, value))
-    if type(value) is dict:
-        return all(is_plain(part) for pair in value.items() for part in pair)
-    return type(value) in PLAIN
 
 
 def load_written(written: Written, filename: str, also: str = "") -> Callable[..., Any]:

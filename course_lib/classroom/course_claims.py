@@ -17,7 +17,7 @@ from typing import Any
 
 SOURCES = Path(__file__).with_name("course_claims.toml")
 STORED = Path(__file__).with_name("course_claims.json")
-COLUMNS = ("#", "said", "measured", "verdict", "where")
+COLUMNS = ("said", "measured", "verdict")
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,14 @@ class CourseClaim:
 
     @property
     def link(self) -> str:
-        """To the cell, in Markdown; JupyterLab and exported pages know its address."""
-        return f"[{self.notebook[:2]}]({self.notebook}#cell-id={self.cell})"
+        """To the cell, in Markdown, by its heading; JupyterLab and exported pages go to the cell itself."""
+        heading = self.heading.removesuffix(" · further")
+        return f"[{self.notebook[:2]}, {heading}]({self.notebook}#cell-id={self.cell})"
 
     @property
-    def row(self) -> tuple[str, str, str, str, str]:
+    def row(self) -> tuple[str, str, str]:
         """What `COLUMNS` says."""
-        return str(self.number), self.said, self.measured, f"**{self.verdict}** {self.truth}", self.link
+        return f"{self.number} · {self.said}", f"{self.measured} ({self.link})", f"**{self.verdict}** {self.truth}"
 
 
 class ClaimNotFound(ValueError):
@@ -64,7 +65,7 @@ def course_claims() -> list[CourseClaim]:
 
 def table(claims: Iterable[CourseClaim]) -> str:
     """Markdown, a row for each claim."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|---:|---|---|---|---|"]
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|---|---|---|"]
     return "\n".join(lines + ["| " + " | ".join(cell.replace("|", r"\|") for cell in claim.row) + " |"
                               for claim in claims])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import shlex
 import stat
@@ -41,8 +42,8 @@ MINE = {{
 
 def main(question: str) -> None:
     """Stream the answer to a question."""
-    engine = assemble(load("pocket"), MINE)
-    for text in engine.stream(question, SamplingParams(temperature=0)):
+    engine = assemble(load({model}), MINE{options})
+    for text in engine.stream(question, SamplingParams(temperature=0){draft}):
         print(text, end="", flush=True)
     print()
 
@@ -61,7 +62,8 @@ class Definition(NamedTuple):
     title: str
 
 
-def export_text(answers: Mapping[str, KeptAnswer], name: str, version: str) -> str:
+def export_text(answers: Mapping[str, KeptAnswer], name: str, version: str, *, model: str = "pocket",
+                draft: str | None = None, **options: int | None) -> str:
     """The file's text.
 
     Where two answers mean different things by one name, the second one's is renamed, and nothing else is changed.
@@ -70,6 +72,8 @@ def export_text(answers: Mapping[str, KeptAnswer], name: str, version: str) -> s
         answers: by exercise; all can be loaded.
         name: of the file.
         version: of the library.
+        model, draft: that the file loads, by name.
+        options: `bits` and `group_size` of `MyEngine`.
 
     Raises:
         CannotBeWritten: an answer does not pass its check under another name.
@@ -84,7 +88,10 @@ def export_text(answers: Mapping[str, KeptAnswer], name: str, version: str) -> s
     mine = ",\n".join(f"{find(key).title} ({key})" for key in answers) or "none yet"
     command = shlex.quote(name).replace("\\", r"\\").replace('"', r"\"")  # as a shell and a docstring read it
     head = HEAD.format(command=command, mine=mine, version=version)
-    text = "\n\n\n".join([head + "\n".join(imports), *blocks, TAIL.format(table=table)])
+    chosen = "".join(f", {option}={value}" for option, value in options.items() if value is not None)
+    drafted = f', draft=engine.draft("{draft}")' if draft else ""
+    tail = TAIL.format(table=table, model=json.dumps(model), options=chosen, draft=drafted)
+    text = "\n\n\n".join([head + "\n".join(imports), *blocks, tail])
     check(text, {key: names[key] for key, answer in answers.items() if names[key] != answer.name})
     return text
 

@@ -186,16 +186,17 @@ class Trial:
 
     def wrong(self, answers: Answers) -> tuple[Slot | None, str] | None:
         """What is wrong with the run on these functions, and whose fault it is if that is known; None: nothing."""
-        lm, parts = self.make(answers)
-        parts.give_time(self.patience)
         try:
-            words = difference(self.run(lm, parts), self.expected)
+            lm, parts = self.make(answers)
+            parts.give_time(self.patience)
+            try:
+                words = difference(self.run(lm, parts), self.expected)
+            finally:
+                parts.give_time(None)
         except PartFailedError as failed:
             return failed.slot, failed.why
         except Exception as error:  # something that a part returned was of no use to the next
             words = f"what it returns makes the engine fail: {type(error).__name__}: {cut_short(str(error))}"
-        finally:
-            parts.give_time(None)
         return (None, words) if words else None
 
     def blame(self, answers: Answers, mine: Sequence[Slot]) -> tuple[Slot, str]:

@@ -1,6 +1,6 @@
 """Where each exercise's function goes in the engine that is made of them, one row for each.
 
-A row says which exercise, in which stage, and which of the proofs of `engine_proof` runs it. What calls the function,
+A row says which exercise, in which stage, which of the proofs of `engine_proof` runs it, and when. What calls it,
 as its card says, is in `own_model`, `own_text`, `own_sampling` and `own_paging`: there a part has the name of its
 function. To give another exercise a place, add a row and call `parts.name(...)` where the engine does that work; where
 nobody has answered the exercise, the part is its finished version.
@@ -18,6 +18,11 @@ from course_lib.classroom.checks import exercises_of, find, notebooks
 from course_lib.classroom.checks.compare import cut
 from course_lib.config import require
 
+# When a part runs.
+GENERATION = "in generation"  # in any answer, of one reader or of many
+ABOVE_64 = "above 64 tokens"  # of prompt and answer: a tile of `own_model`
+DRAFT, SERVING, BITS, REPORT, NEVER = "with a draft", "in serving", "with bits", "in the report", "never"
+
 
 class Slot(NamedTuple):
     """A place in the engine.
@@ -26,20 +31,25 @@ class Slot(NamedTuple):
         exercise_id: whose function goes there.
         stage: of the pipeline.
         proof: the run that it takes part in, a key of `engine_proof.PROOFS`.
+        runs: when it is called.
         inside: exercises that do its work where they are answered, since their functions contain it.
-        bits: whether it is at work only where weights are quantized.
     """
 
     exercise_id: str
     stage: str
     proof: str
+    runs: str = GENERATION
     inside: tuple[str, ...] = ()
-    bits: bool = False
 
     @property
     def name(self) -> str:
         """Of the function."""
         return find(self.exercise_id).finished.__name__
+
+    @property
+    def bits(self) -> bool:
+        """Whether it is at work only where weights are quantized."""
+        return self.runs == BITS
 
 
 SLOTS = (
@@ -55,33 +65,33 @@ SLOTS = (
     Slot("03.2", "attention", "greedy"),
     Slot("03.1", "attention", "greedy"),
     Slot("10.4", "attention", "greedy"),
-    Slot("10.1", "attention", "greedy"),
-    Slot("10.2", "attention", "greedy"),
+    Slot("10.1", "attention", "greedy", ABOVE_64),
+    Slot("10.2", "attention", "greedy", ABOVE_64),
     Slot("08.2", "KV cache", "greedy"),
     Slot("08.1", "KV cache", "greedy", inside=("08.2",)),
     Slot("08.3", "KV cache", "greedy"),
     Slot("06.3", "LM head", "greedy"),
-    Slot("07.5", "sampling", "choices"),
+    Slot("07.5", "sampling", "choices", "with penalties"),
     Slot("07.1", "sampling", "choices"),
-    Slot("07.2", "sampling", "choices"),
-    Slot("07.3", "sampling", "choices"),
-    Slot("07.4", "sampling", "choices"),
+    Slot("07.2", "sampling", "choices", "with top_k"),
+    Slot("07.3", "sampling", "choices", "with top_p"),
+    Slot("07.4", "sampling", "choices", "with min_p"),
     Slot("06.1", "sampling", "choices", inside=("07.6",)),
     Slot("07.6", "sampling", "choices"),
-    Slot("12.3", "speculative decoding", "draft"),
-    Slot("12.1", "speculative decoding", "draft", inside=("12.3",)),
-    Slot("12.2", "speculative decoding", "draft", inside=("12.3",)),
+    Slot("12.3", "speculative decoding", "draft", DRAFT),
+    Slot("12.1", "speculative decoding", "draft", DRAFT, inside=("12.3",)),
+    Slot("12.2", "speculative decoding", "draft", DRAFT, inside=("12.3",)),
     Slot("13.1", "text", "text"),
     Slot("13.2", "text", "text"),
-    Slot("14.1", "pages", "paged"),
-    Slot("14.2", "pages", "paged"),
-    Slot("14.3", "pages", "paged"),
-    Slot("11.4", "quantization", "weights", bits=True),
-    Slot("11.1", "quantization", "weights", bits=True),
-    Slot("11.5", "quantization", "weights", bits=True),
-    Slot("11.2", "quantization", "weights", bits=True),
-    Slot("11.6", "quantization", "weights", bits=True),
-    Slot("00.3", "report", "speed"),
+    Slot("14.1", "pages", "paged", SERVING),
+    Slot("14.2", "pages", "paged", SERVING),
+    Slot("14.3", "pages", "paged", SERVING),
+    Slot("11.4", "quantization", "weights", BITS),
+    Slot("11.1", "quantization", "weights", BITS),
+    Slot("11.5", "quantization", "weights", BITS),
+    Slot("11.2", "quantization", "weights", BITS),
+    Slot("11.6", "quantization", "weights", BITS),
+    Slot("00.3", "report", "speed", REPORT),
 )
 
 # Why the others have none, where it is not that the answer is a number or a diagnosis.
@@ -107,6 +117,9 @@ NO_PLACE = {
     "17.1": "it compares engines",
     "17.2": "it chooses between engines",
 }
+# Where those run instead, if not in a notebook's analysis.
+RUNS = {"00.2": NEVER, "01.1": "in training", "01.2": "in training", "08.6": NEVER, "08.7": NEVER,
+        "13.3": "in a client", "16.1": "in an agent", "16.2": "in an agent", "16.3": "in an agent"}
 TRAINING = "it is about training, and the engine's weights are trained"
 ELSEWHERE = "came_from_elsewhere"  # an attribute of errors that a part only lets through
 PLAIN_ANSWER = "its answer is a number or a diagnosis"
@@ -120,6 +133,12 @@ def slot_of(exercise_id: str) -> Slot | None:
 def no_place(exercise_id: str) -> str:
     """Why an exercise has no place in the engine."""
     return NO_PLACE.get(exercise_id) or (TRAINING if exercise_id.startswith(("05", "15")) else PLAIN_ANSWER)
+
+
+def runs_elsewhere(exercise_id: str) -> str:
+    """Where the function of an exercise without a place runs."""
+    why = no_place(exercise_id)
+    return RUNS.get(exercise_id) or {TRAINING: "in training", PLAIN_ANSWER: NEVER}.get(why, "in analysis")
 
 
 def all_ids() -> list[str]:
@@ -167,7 +186,7 @@ class Part:
         clock.inside = 0.0
         try:
             return self.function(*args, **settings)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if not self.own or isinstance(error, PartFailedError) or getattr(error, ELSEWHERE, False):
                 raise
             text = cut(" ".join(str(error).split()), 120)

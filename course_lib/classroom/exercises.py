@@ -71,7 +71,7 @@ def exercise(exercise_id: str) -> Callable[[Callable], Callable]:
         if own and own != [name]:
             print(f"  But the cells below call {name}, not {attempt.name}: give it that name and run this cell again.")
         if record(this.id):
-            keep(this, function)
+            keep(this, function, explain)
         return function
 
     return decorate

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -19,10 +19,12 @@ from typing import Any
 from course_lib.classroom.answer_source import CannotBeWritten, Written, load_written, write_down
 from course_lib.classroom.attempt import Attempt, usual_settings
 from course_lib.classroom.checks import Exercise
+from course_lib.classroom.engine_slots import slot_of
 from course_lib.classroom.progress_file import locked, progress_path, read_json, reason, write_json
 
 DISTRIBUTION = "course-lib"
 TEXTS = ("name", "source", "problem", "kept_at", "course_version")
+Explain = Callable[[Callable[..., Any], Attempt], list[str] | None]  # `course_lib.classroom.exercises.explain`
 
 _switch: dict[str, bool] = {}  # what `keep_answers` was told in this kernel; it outweighs the environment
 
@@ -76,14 +78,16 @@ def answers_path() -> Path:
     return path.with_name(f"{path.stem}.answers.json")
 
 
-def keep(exercise: Exercise, function: Callable[..., Any]) -> None:
+def keep(exercise: Exercise, function: Callable[..., Any], explain: Explain) -> None:
     """Keep the text of a right answer; where that cannot be done, say so in one line and go on.
 
     An answer whose text cannot be had does not take the place of one whose text is kept.
     """
     if not is_kept():
         return
-    answer = describe(exercise, function)
+    answer = describe(exercise, function, explain)
+    if answer.problem and slot_of(exercise.id) is not None:  # others are not asked for
+        print(f"  It works here, but cannot be kept for your engine of notebook 17: {answer.problem}.")
     try:
         path = answers_path()
         held = read_answers(path)
@@ -97,18 +101,34 @@ def keep(exercise: Exercise, function: Callable[..., Any]) -> None:
         print(f"Your answer is not kept ({reason(error)}); COURSE_PROGRESS can name another place.")
 
 
-def describe(exercise: Exercise, function: Callable[..., Any]) -> KeptAnswer:
+def describe(exercise: Exercise, function: Callable[..., Any], explain: Explain) -> KeptAnswer:
     """What is kept of an answer now."""
     kept_at = datetime.now(UTC).isoformat(timespec="seconds")
     try:
         written = write_down(function, also=exercise.finished.__name__)
-        return KeptAnswer(*written, "", kept_at, course_version())
+        answer = KeptAnswer(written.name, written.source, written.needs, "", kept_at, course_version())
+        if written.again:
+            try_again(exercise, answer, written.again, explain)
+        return answer
     except CannotBeWritten as error:
         why = str(error)
     except Exception as error:  # a global may be anything of the reader's, and do anything when it is looked at
         why = f"its text cannot be had: {type(error).__name__}"
     return KeptAnswer(getattr(function, "__name__", exercise.finished.__name__), "", {}, why, kept_at,
                       course_version())
+
+
+def try_again(exercise: Exercise, answer: KeptAnswer, names: Sequence[str], explain: Explain) -> None:
+    """Run the statements that made these names once more, and the check.
+
+    Raises:
+        CannotBeWritten: what comes of them is not what the names are now.
+    """
+    try:
+        load_answer(exercise, answer, explain)
+    except CannotBeWritten as error:
+        raise CannotBeWritten(f"it uses {' and '.join(names)}, and the statements of your cells, run once more, make "
+                              "something else of it: make it inside the function") from error
 
 
 def course_version() -> str:
@@ -142,14 +162,11 @@ def makes_sense(data: Any) -> bool:
                for answer in data["answers"].values())
 
 
-def load_answer(exercise: Exercise, answer: KeptAnswer, explain: Callable[..., list[str] | None]) -> Callable[..., Any]:
+def load_answer(exercise: Exercise, answer: KeptAnswer, explain: Explain) -> Callable[..., Any]:
     """The function of a kept answer, if it passes its check once more.
 
     The check is run again because the library, PyTorch or Python may have changed since, and because it shows that the
     text alone is enough. A tenth of a second for most exercises; notebook 10's second takes two or three.
-
-    Args:
-        explain: as `course_lib.classroom.exercises.explain`.
 
     Raises:
         CannotBeWritten: it is not to be used; the message says why.
@@ -159,7 +176,7 @@ def load_answer(exercise: Exercise, answer: KeptAnswer, explain: Callable[..., l
     name = exercise.finished.__name__
     try:
         function = load_written(answer.written, f"<your answer to {exercise.id}>", also=name)
-    except Exception as error:  # the reader's own code, and perhaps edited since
+    except (Exception, SystemExit) as error:  # the reader's own code, and perhaps edited since
         raise CannotBeWritten(f"it cannot be loaded: {type(error).__name__}: {error}") from error
     with usual_settings():
         complaint = explain(exercise.check, Attempt(function, exercise.finished))

@@ -24,12 +24,13 @@ from course_lib.checkpoint import LanguageModel, load
 from course_lib.classroom.answer_source import CannotBeWritten
 from course_lib.classroom.checks import find
 from course_lib.classroom.engine_proof import QUESTION, prove
-from course_lib.classroom.engine_slots import SLOTS, Parts, all_ids, no_place, slot_of
+from course_lib.classroom.engine_slots import NEVER, SLOTS, Parts, all_ids, no_place, runs_elsewhere, slot_of
 from course_lib.classroom.exercises import explain
 from course_lib.classroom.kept_answers import KeptAnswer, load_answer, read_answers
 from course_lib.classroom.own_model import MODEL, own_model, why_not
 from course_lib.classroom.own_paging import own_engine
 from course_lib.classroom.own_sampling import own_sample, own_verify, rounded_weights
+from course_lib.classroom.own_speculation import draft_called
 from course_lib.classroom.own_text import own_tokenizer
 from course_lib.config import SamplingParams, require
 from course_lib.engine import Engine
@@ -50,6 +51,7 @@ class Row(NamedTuple):
         title: what the reader made there.
         whose: "yours" or "course_lib"; "" without a place.
         why: why it is not yours, or what else there is to know.
+        runs: when the function in this place is called, or where that of an exercise without a place is.
     """
 
     stage: str
@@ -57,6 +59,7 @@ class Row(NamedTuple):
     title: str
     whose: str
     why: str
+    runs: str
 
 
 class Speed(NamedTuple):
@@ -135,13 +138,16 @@ class MyEngine:
             self.rounded[key] = rounded_weights(self.finished.model.state_dict(), parts, self.bits, self.group_size)
         return self.rounded[key]
 
-    def prove(self) -> dict[str, str]:
+    def prove(self, answers: Functions | None = None) -> dict[str, str]:
         """Compare whole runs with the finished engine's; what differs, by exercise, and its part is not used any more.
 
         Tokenizing, streamed text and tokens at temperature 0 are equal afterwards. A second or two on two cores, and
         a few more for each part that has to be found.
+
+        Args:
+            answers: functions that take the place of the engine's, by exercise; None: those that it has.
         """
-        answers = self.lm.own.answers()
+        answers = self.lm.own.answers() if answers is None else answers
 
         def make(some: Functions) -> tuple[LanguageModel, Parts]:
             lm = self.with_answers(some)
@@ -158,6 +164,17 @@ class MyEngine:
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         return stream(self.lm, messages, params, draft=draft)
 
+    def draft(self, name: str) -> Draft:
+        """What `stream` takes as `draft`; with one, exercises 12.1 to 12.3 choose the tokens, and not 06.1 and 07.
+
+        Args:
+            name: "pocket-draft" or "counts".
+
+        Raises:
+            ValueError: it is none of the two, or the model has another vocabulary than pocket.
+        """
+        return draft_called(name, self.finished)
+
     def engine(self, **options: Any) -> Engine:
         """An engine for many requests at once, with the options of `course_lib.engine.Engine`."""
         return own_engine(self.lm, self.lm.own, **options)
@@ -170,16 +187,18 @@ class MyEngine:
         """
         rows = [self.row(slot.exercise_id) for slot in SLOTS]
         if everything:
-            rows += [Row("", key, find(key).title, "", no_place(key)) for key in all_ids() if slot_of(key) is None]
+            rows += [Row("", key, find(key).title, "", no_place(key), runs_elsewhere(key))
+                     for key in all_ids() if slot_of(key) is None]
         return rows
 
     def row(self, exercise_id: str) -> Row:
         """A line of the table."""
-        slot, part = slot_of(exercise_id), self.lm.own.by_id[exercise_id]
-        problem = self.lm.own.problems.get(exercise_id) or self.problems.get(exercise_id)
-        if not part.own:
-            return Row(slot.stage, exercise_id, find(exercise_id).title, OURS, problem or "not answered, or not kept")
-        return Row(slot.stage, exercise_id, find(exercise_id).title, YOURS, self.idle(exercise_id))
+        slot, title, idle = slot_of(exercise_id), find(exercise_id).title, self.idle(exercise_id)
+        if not self.lm.own.by_id[exercise_id].own:
+            problem = self.lm.own.problems.get(exercise_id) or self.problems.get(exercise_id)
+            return Row(slot.stage, exercise_id, title, OURS, problem or "not answered, or not kept", slot.runs)
+        waits = slot.bits and self.bits is None
+        return Row(slot.stage, exercise_id, title, YOURS, idle, NEVER if idle and not waits else slot.runs)
 
     def idle(self, exercise_id: str) -> str:
         """Why a function of the reader's has nothing to do at the moment; "" if it has."""
@@ -271,7 +290,7 @@ def my_engine(lm: LanguageModel | None = None, *, bits: int | None = None, group
     if bits is not None:
         check_bits(bits)
     functions, problems = load_answers()
-    engine = MyEngine(lm or load(), functions, problems, bits=bits, group_size=group_size)
+    engine = MyEngine(lm or load(), {} if proved else functions, problems, bits=bits, group_size=group_size)
     if proved:
-        engine.prove()
+        engine.prove(functions)
     return engine

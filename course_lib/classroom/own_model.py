@@ -7,6 +7,7 @@ of `course_lib.kv_cache`. Only the parts change hands; the weights are the same 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import SimpleNamespace
 from weakref import WeakKeyDictionary
 
@@ -19,7 +20,7 @@ from course_lib.classroom.own_stack import GatedMLP, Norm, is_llama
 from course_lib.config import ModelConfig, require
 from course_lib.few_rows import speed_up_few_rows
 from course_lib.kv_cache import StaticCache
-from course_lib.layers import MLP, RMSNorm, causal_mask
+from course_lib.layers import MLP, RMSNorm, causal_mask, fused_attention
 from course_lib.model import Attention, CausalLM, DecoderLayer, KVCache
 from course_lib.quantize import is_quantized
 
@@ -69,14 +70,13 @@ class OwnAttention(Attention):
                 kv_cache: KVCache | None) -> Tensor:
         """(B, T, D) to (B, T, D); the arguments are those of `Attention`."""
         q, k, v = self.project(x, rope)
-        if kv_cache is not None:
-            k, v = self.update(kv_cache, k, v)  # (B, Hkv, S, Dh)
-        if not self.parts.own("repeat_kv", *ATTENTION):
-            rows = q if q.shape[2] > 1 else q.reshape(*k.shape[:2], -1, self.head_dim)
-            y = F.scaled_dot_product_attention(rows, k, v, mask, is_causal=mask is None and q.shape[2] > 1,
-                                               enable_gqa=True).reshape(q.shape)
+        own = partial(attend, self.parts) if self.parts.own("repeat_kv", *ATTENTION) else fused_attention
+        if hasattr(kv_cache, "attend"):
+            y = kv_cache.attend(q, k, v, self.layer_idx, own)
         else:
-            y = attend(self.parts, q, k, v, mask)
+            if kv_cache is not None:
+                k, v = self.update(kv_cache, k, v)  # (B, Hkv, S, Dh)
+            y = own(q, k, v, mask)
         return self.o_proj(y.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def update(self, kv_cache: KVCache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Speculative decoding with a reader's own pass: the loop around it, and a record for the widget."""
+"""Speculative decoding with a reader's own pass, the loop around it and a record for the widget; and drafts by name."""
 
 from __future__ import annotations
 
@@ -8,15 +8,33 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from course_lib.config import SamplingParams
-from course_lib.generate import LanguageModel, Prompt, encode_prompt, end_ids
+from course_lib.analysis.acceptance import other_text
+from course_lib.checkpoint import load
+from course_lib.config import SamplingParams, require
+from course_lib.drafts import DraftModel, NGramDraft, check_vocabularies
+from course_lib.generate import Draft, LanguageModel, Prompt, encode_prompt, end_ids
 from course_lib.kv_cache import StaticCache
 from course_lib.sampling import request_generator
+
+DRAFTS = ("pocket-draft", "counts")
+COUNTED = 200_000  # tokens of text, two seconds
 
 # ids so far, params, k uniforms to draw proposals with, k + 1 to check them with, and the caches of draft and target;
 # to proposal, p_rows, q_rows and tokens
 OnePass = Callable[[list[int], SamplingParams, Tensor, Tensor, Sequence[StaticCache]],
                    tuple[list[int], Tensor, Tensor, list[int]]]
+
+
+def draft_called(name: str, lm: LanguageModel) -> Draft:
+    """What proposes to a model: `pocket-draft`, or "counts" of text such as `pocket` learned from.
+
+    Raises:
+        ValueError: there is no draft of this name, or it has another vocabulary than the model.
+    """
+    require(name in DRAFTS, "draft", name, f"one of {', '.join(DRAFTS)}")
+    small = load("pocket-draft")
+    check_vocabularies(lm.tokenizer, small.tokenizer)
+    return DraftModel(small, 3) if name == "pocket-draft" else NGramDraft(other_text(small.tokenizer, COUNTED), 12)
 
 
 class Round(NamedTuple):

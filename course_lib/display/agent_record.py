@@ -122,8 +122,7 @@ class Recorder:
                 yield step
 
         turn = read_turn(self.lm, heard(), params, number)
-        bad = "".join(call.text for call in turn.calls if isinstance(call, BadCall))
-        message = {"role": "assistant", "content": (turn.message["content"] or "").removesuffix(bad.rstrip()).strip(),
+        message = {"role": "assistant", "content": turn.message["content"] or "",
                    "tool_calls": [as_dict(call) for call in turn.calls]}
         self.turns.append(Turn(message, prompt_ids, ids, turn.seconds))
         return message

@@ -179,6 +179,9 @@ class Chart:
                 continue
             if any(within(name.area, point) for line in leaders for point in line):
                 continue
+            if any(math.dist(point, other) < DOT + 2 for point in way for other in self.spots
+                   if math.dist(point, spot) > 2 * DOT and other != spot):
+                continue  # its line would run through another point
             cost = reach + self.disorder(spot, name.area, leaders)
             if cost < least:
                 least, best = cost, name
@@ -192,12 +195,11 @@ class Chart:
         """
         end = meets(spot, area)
         way = [point for point in between(spot, end) if math.dist(point, spot) > 2 * DOT]
-        met = sum(any(math.dist(point, other) < DOT for point in way) for other in self.spots)
         nearer = sum(math.dist(other, meets(other, area)) < math.dist(spot, end) for other in self.spots)
         crossed = sum(any(math.dist(point, other) < 6 for point in way for other in line) for line in leaders)
         under = sum(cost for cost, lines in ((STAIRS, pairwise(self.stairs)), (BORDERS, self.borders))
                     if any(within(area, point) for line in lines for point in between(*line)))
-        return STAIRS * met + NEARER * nearer + CROSSED * crossed + under
+        return NEARER * nearer + CROSSED * crossed + under
 
 
 def around(spot: Point, lines: tuple[str, ...], bold: bool) -> Iterator[tuple[float, Name]]:

@@ -6,47 +6,58 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from course_lib.analysis.lever_runs import QUESTIONS
+from course_lib.analysis.lever_stored import Stored
 from course_lib.analysis.levers import BETTER, PLAIN, Row
 from course_lib.config import require
 from course_lib.display.diagrams.drawing import SMALL, Area, Drawing, text_width
 from course_lib.display.levers_chart import amount
 
 COLUMNS = {"dollars_per_million": ("cost", "cost"), "ttft_s": ("first token", "latency"), "gap_s": ("gap", "latency"),
-           "nbytes": ("memory", "memory"), "perplexity": ("perplexity", "quality")}  # to a heading and a role
+           "nbytes": ("memory", "memory"), "perplexity": ("perplexity", "quality")}  # to a name and a role
+SHORT = {"perplexity": "perpl."}  # of names that are wider than their column
 NOISE = {"nbytes": 1.005, "perplexity": 1.005}  # factor from plain's number beyond which one counts as moved
 OF_TIMES = 1.3  # the same for what a clock has measured: runs beside other work differ by about as much
 OF_ANSWERS = 2  # right answers more or fewer that are still chance
-MIDDLES = dict(zip(COLUMNS, (338, 398, 462, 529, 591)))  # of the columns
+MIDDLES = dict(zip(COLUMNS, (332, 390, 451, 517, 589)))  # of the columns
 ANSWERS = 663  # of the column of right answers
 LEFT, ROW, GROUP = 14, 34, 32  # where names begin; how high a row and the heading of a group are
 CELL = (54, 28)  # of a number that has moved, at least
 FRAME = (5, 4)  # of hatching around a number that got worse: how wide, and how high
 
 
-def measured_drawing(rows: Sequence[Row]) -> Drawing:
+def measured_drawing(rows: Sequence[Row], stored: Sequence[Stored] = ()) -> Drawing:
     """What every setting did to cost, waits, memory, perplexity and right answers.
 
     Args:
         rows: of one run of `measure` with its `QUESTIONS`, with the plain setting and at least one other.
+        stored: settings of other runs, shown last and marked as such where `rows` has them not.
     """
     plain = next((row for row in rows if row.name == PLAIN.name), None)
     require(plain is not None and len(rows) >= 2, "rows", [row.name for row in rows], f"{PLAIN.name!r} and others")
     others = [row for row in rows if row is not plain]
     groups = {"one lever": [row for row in others if " + " not in row.name],
               "several": [row for row in others if " + " in row.name]}
-    groups = {title: found for title, found in groups.items() if found}
-    height = 112 + ROW * len(others) + GROUP * len(groups)
-    drawing = Drawing("Every setting, measured", told(plain, others), height=height + 88)
+    lines = {title: [(row, plain) for row in found] for title, found in groups.items() if found}
+    elsewhere = [one for one in stored if one.row.name not in {row.name for row in rows}]
+    for one in elsewhere:
+        lines.setdefault(origin(one), []).append((one.row, one.plain))
+    height = 112 + ROW * sum(map(len, lines.values())) + GROUP * len(lines)
+    drawing = Drawing("Every setting, measured", told(plain, others, elsewhere), height=height + 88)
     header(drawing, plain)
     y = 112.0
-    for title, found in groups.items():
+    for title, found in lines.items():
         drawing.text(LEFT, y + 22, title, size=SMALL, role="faint", anchor="start")
         y += GROUP
-        for row in found:
-            line(drawing, y + ROW / 2, row, plain)
+        for row, its_plain in found:
+            line(drawing, y + ROW / 2, row, its_plain)
             y += ROW
     legend(drawing, height + 30, plain)
     return drawing
+
+
+def origin(stored: Stored) -> str:
+    """Where a stored setting was measured."""
+    return f"not of this run, stored: {stored.machine}"
 
 
 def moved(column: str, times: float) -> str | None:
@@ -89,7 +100,7 @@ def start(column: str, plain: Row) -> str:
 def header(drawing: Drawing, plain: Row) -> None:
     """The columns' names, and the plain setting with its numbers."""
     for column, (title, _) in COLUMNS.items():
-        heading(drawing, MIDDLES[column], title, raised=column == "perplexity")
+        heading(drawing, MIDDLES[column], SHORT.get(column, title))
         drawing.text(MIDDLES[column], 92, start(column, plain), size=SMALL)
     heading(drawing, ANSWERS, "right")
     drawing.text(ANSWERS, 92, pair(plain), size=SMALL)
@@ -97,11 +108,11 @@ def header(drawing: Drawing, plain: Row) -> None:
     drawing.path([(LEFT, 106), (drawing.width - LEFT, 106)], stroke="line", thick=1.4)
 
 
-def heading(drawing: Drawing, x: float, title: str, *, raised: bool = False) -> None:
-    """A column's name, a line for each word; `raised`: on the upper of two lines, over its neighbours'."""
+def heading(drawing: Drawing, x: float, title: str) -> None:
+    """A column's name, a line for each word."""
     words = title.split()
     for i, word in enumerate(words):
-        drawing.text(x, 54 - 20 * (len(words) - 1 - i + raised), word, size=SMALL, bold=True)
+        drawing.text(x, 54 - 20 * (len(words) - 1 - i), word, size=SMALL, bold=True)
 
 
 def pair(row: Row) -> str:
@@ -152,9 +163,9 @@ def legend(drawing: Drawing, y: float, plain: Row) -> None:
                                "tool calls", size=SMALL, anchor="start")
 
 
-def told(plain: Row, others: Sequence[Row]) -> str:
+def told(plain: Row, others: Sequence[Row], stored: Sequence[Stored] = ()) -> str:
     """The table in words, without what is within the noise; of right answers, all that differ."""
-    def of(row: Row) -> str:
+    def of(row: Row, plain: Row = plain) -> str:
         times = {column: getattr(row, column) / getattr(plain, column) for column in COLUMNS}
         found = [f"{COLUMNS[column][0]} {multiple(n)}" for column, n in times.items() if moved(column, n)]
         return f"{row.name}: {', '.join(found) or 'nothing'}"
@@ -165,8 +176,9 @@ def told(plain: Row, others: Sequence[Row]) -> str:
 
     different = [row for row in others if right(row) != right(plain)]
     rest = "The others: the same" if len(different) < len(others) else "All differ"
+    last = "".join(f" {origin(one).capitalize()}. {of(one.row, one.plain)}." for one in stored)
     plains = ", ".join(f"{title} {start(column, plain)}" for column, (title, _) in COLUMNS.items())
     return (f"A table of {len(others) + 1} settings. {plain.name}: {plains}. The others as multiples of that, where "
             f"they differ by more than noise. {'. '.join(map(of, others))}. Right answers, of {QUESTIONS} capitals and "
             f"{QUESTIONS} tool calls. {'. '.join(map(answers, [plain, *different]))}. {rest}, "
-            f"and up to {OF_ANSWERS} more or fewer may be chance.")
+            f"and up to {OF_ANSWERS} more or fewer may be chance.{last}")

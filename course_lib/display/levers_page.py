@@ -31,7 +31,8 @@ vertical-align:top}
 .course-needs table{color:inherit;font:inherit}.course-needs thead th{font-weight:600}
 .course-needs tbody th{font-weight:400}.course-needs tr.chosen th{font-weight:600}
 .course-needs .verdict{font-weight:600}.course-needs summary{cursor:pointer;margin:6px 0}"""
-LEGEND = "● on the front · ○ beaten · ✕ breaks a limit, shown here or not · ◎ chosen · dashed: a limit on this axis"
+LEGEND = ("● on the front · ○ beaten · ✕ breaks a limit, perhaps in a column not drawn · ◎ chosen · "
+          "dashed: a limit on this axis")
 
 
 def still(view: LeversView) -> Drawing:

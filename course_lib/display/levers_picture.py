@@ -13,7 +13,7 @@ from course_lib.display.diagrams.drawing import SMALL, Drawing, Point
 from course_lib.display.levers_chart import DOT, PLOT, Chart, amount, meets
 
 HIGH, LINE, RING = 640, 26, 16  # the picture, a line of text under it, and the ring around the chosen one
-CROSSED = "× breaks a limit, shown here or not"
+CROSSED = "× breaks a limit, perhaps in a column not drawn"
 NEAR, FAR = 16, 20  # a name has a line to its point where that is far, or near and another point is nearer
 
 
@@ -85,6 +85,7 @@ def point(drawing: Drawing, spot: Point, *, full: bool, crossed: bool, ringed: b
         for a, b in ((-1, -1), (-1, 1)):
             drawing.path([(x - 7 * a, y - 7 * b), (x + 7 * a, y + 7 * b)], stroke=stroke, thick=3.6 if full else 2.6)
         return
+    drawing.circle(x, y, DOT + 2, fill="paper")  # two that overlap are seen as two
     drawing.circle(x, y, DOT, fill="query" if full else "paper", stroke="query" if full else "faint", thick=2.4)
 
 

@@ -15,7 +15,7 @@ from course_lib.analysis.scaling_law import ScalingLaw
 from course_lib.config import require
 from course_lib.display import plots
 from course_lib.display.labels import label_ends
-from course_lib.training.scaling_runs import ScalingResult
+from course_lib.training.scaling_runs import SIZES, ScalingResult
 
 DASHES = ("-", "--", ":")
 MARKERS = "osD^vP"
@@ -23,9 +23,10 @@ GREY = "#8C8C8C"
 TOKENS, LOSS = "training tokens, millions", "loss, nats per token"
 
 
-def shade(place: float) -> tuple[float, float, float, float]:
-    """A colour for a size: dark for small, light for large, all readable on white."""
-    return colormaps["viridis"](0.05 + 0.7 * place)
+def look(size: int) -> tuple[tuple[float, float, float, float], str]:
+    """Colour and marker of a size, the same in every figure: dark for small, light for large, readable on white."""
+    place = sum(size > other for other in SIZES)
+    return colormaps["viridis"](0.05 + 0.7 * place / (len(SIZES) - 1)), MARKERS[place % len(MARKERS)]
 
 
 def log_log(height: float = 4.2) -> tuple[Figure, Axes]:
@@ -53,30 +54,27 @@ def losses(results: Sequence[ScalingResult], laws: Mapping[str, ScalingLaw] | No
     Args:
         results: of runs, at least one.
         laws: by name; the first is drawn solid. Without laws the points of a size are joined.
-        fewest_tokens: runs that read fewer are hollow, and laws begin here.
+        fewest_tokens: runs that read fewer are hollow, and laws begin here; the curves of a size end at its last run.
         again: tokens and loss of runs that were made a second time; a ring for each.
     """
     require(len(results) >= 1, "len(results)", len(results), ">= 1")
     require(len(laws or ()) <= len(DASHES), "len(laws)", len(laws or ()), f"at most {len(DASHES)}")
     figure, axes = log_log()
     words, sizes = [], sorted({result.size for result in results})
-    longest = max(result.tokens for result in results) / 1e6
     with style.context(plots.LOOK):
-        for i, (place, size) in enumerate(zip(np.linspace(0, 1, len(sizes)), sizes)):
+        for size in sizes:
             runs = sorted((r for r in results if r.size == size), key=lambda r: r.tokens)
-            x, y, color = [r.tokens / 1e6 for r in runs], [r.loss for r in runs], shade(place)
+            x, y, (color, marker) = [r.tokens / 1e6 for r in runs], [r.loss for r in runs], look(size)
             for dashes, law in zip(DASHES, (laws or {}).values()):
-                dense = np.geomspace(max(fewest_tokens / 1e6, min(x)), longest, 60)
+                dense = np.geomspace(max(fewest_tokens / 1e6, min(x)), x[-1], 60)
                 axes.plot(dense, law.loss(float(runs[0].parameters), dense * 1e6), dashes, color=color, linewidth=1.5)
             if not laws:
                 axes.plot(x, y, "-", color=color, linewidth=1.2)
             used = [r.tokens >= fewest_tokens for r in runs]
             for point_x, point_y, full in zip(x, y, used):
-                axes.plot(point_x, point_y, MARKERS[i % len(MARKERS)], color=color, markersize=6,
+                axes.plot(point_x, point_y, marker, color=color, markersize=6,
                           markerfacecolor=color if full else "white")
-            end = next(((longest, law.loss(float(runs[0].parameters), longest * 1e6)) for law in (laws or {}).values()),
-                       (x[-1], y[-1]))
-            axes.annotate(f"size {size}", end, (7, 0), textcoords="offset points", va="center", color=color,
+            axes.annotate(f"size {size}", (x[-1], y[-1]), (7, 0), textcoords="offset points", va="center", color=color,
                           fontsize=plots.SMALL)
             words.append(f"Size {size}: {y[0]:.2f} at {x[0]:.2g} to {y[-1]:.2f} at {x[-1]:.2g}.")
         for tokens, loss in again:

@@ -6,11 +6,12 @@ import json
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from course_lib.generate import Step
 from course_lib.server.choice import Delta
+from course_lib.server.jobs import Job
 from course_lib.tool_calls import ToolCall
 
 LOWEST = -9999.0  # what OpenAI reports for a token that cannot come: JSON has no infinity
@@ -28,12 +29,14 @@ class Answer:
     Args:
         model: the name that the client knows it by.
         tokenizer: for the text of single tokens.
+        job: what was asked of the engine.
         with_logprobs, with_token_ids, with_seconds: what each choice brings besides text.
         with_usage: every piece of a stream has the field `usage`; it is null in all but the last.
     """
 
     model: str
     tokenizer: Any
+    job: Job
     with_logprobs: bool = False
     with_token_ids: bool = False
     with_seconds: bool = False
@@ -56,7 +59,16 @@ class Answer:
     def whole(self, choices: Sequence[Sequence[Delta]], usage: dict[str, int]) -> dict[str, Any]:
         """The answer in one piece, from the deltas of each choice."""
         finished = [self.finished(index, deltas) for index, deltas in enumerate(choices)]
-        return self.envelope(self.whole_object, finished, usage=usage)
+        return self.envelope(self.whole_object, finished, usage=usage, **self.prompt())
+
+    def prompt(self) -> dict[str, Any]:
+        """Where token ids were asked for, those of the prompt, in the place that vLLM gives them."""
+        return {}
+
+    def ended(self, delta: Delta) -> dict[str, Any]:
+        """How the choice ended, if it has; `stop_reason` is vLLM's."""
+        stop = {} if delta.finish_reason is None else {"stop_reason": delta.stop_reason}
+        return {"finish_reason": delta.finish_reason, **stop}
 
     def measured(self, steps: Sequence[Step]) -> dict[str, Any]:
         """The fields of a choice that are there only if they were asked for, in vLLM's names where it has them."""
@@ -86,15 +98,20 @@ class Completion(Answer):
     def finished(self, index: int, deltas: Sequence[Delta]) -> dict[str, Any]:
         """A choice of the whole answer."""
         steps = tuple(step for delta in deltas for step in delta.steps)
-        return self.choice(index, Delta("".join(delta.text for delta in deltas), (), steps, deltas[-1].finish_reason))
+        whole = replace(deltas[-1], text="".join(delta.text for delta in deltas), steps=steps)
+        ids = {"prompt_token_ids": self.job.prompt_of(index)} if self.with_token_ids else {}
+        return self.choice(index, whole) | ids
 
     def choice(self, index: int, delta: Delta) -> dict[str, Any]:
         """Text and what belongs to it."""
         return {"index": index, "text": delta.text, "logprobs": self.logprobs(index, delta.steps),
-                "finish_reason": delta.finish_reason, **self.measured(delta.steps)}
+                **self.ended(delta), **self.measured(delta.steps)}
 
     def logprobs(self, index: int, steps: Sequence[Step]) -> dict[str, list] | None:
-        """Four lists with an entry for each token; where tokens share a character, offsets are those of the pieces."""
+        """Four lists with an entry for each token; where tokens share a character, offsets are those of the pieces.
+
+        The top tokens are the likeliest and the one that was chosen, as OpenAI has it.
+        """
         if not self.with_logprobs:
             return None
         tokens = [self.token(step.token_id) for step in steps]
@@ -104,8 +121,8 @@ class Completion(Answer):
             offset += len(token)
         self.offsets[index] = offset
         return {"tokens": tokens, "token_logprobs": [max(step.logprob, LOWEST) for step in steps],
-                "top_logprobs": [{self.token(i): max(logprob, LOWEST) for i, logprob in reversed(step.top)}
-                                 for step in steps],
+                "top_logprobs": [{self.token(i): max(logprob, LOWEST) for i, logprob in
+                                  (*reversed(step.top), (step.token_id, step.logprob))} for step in steps],
                 "text_offset": offsets}
 
 
@@ -113,6 +130,10 @@ class ChatCompletion(Answer):
     """The assistant's turn in a conversation."""
 
     prefix, whole_object, chunk_object = "chatcmpl", "chat.completion", "chat.completion.chunk"
+
+    def prompt(self) -> dict[str, Any]:
+        """One for all choices."""
+        return {"prompt_token_ids": self.job.prompts[0]} if self.with_token_ids else {}
 
     def first(self, index: int) -> list[dict[str, Any]]:
         """A stream begins with the role."""
@@ -132,13 +153,12 @@ class ChatCompletion(Answer):
             changes += [{"tool_calls": [entry]}, {"tool_calls": [{"index": i, "function": {"arguments": arguments}}]}]
         *others, last = changes or [{}]
         return [*(self.part(index, change) for change in others),
-                self.part(index, last, delta.steps, delta.finish_reason)]
+                {**self.part(index, last, delta.steps), **self.ended(delta)}]
 
-    def part(self, index: int, change: dict[str, Any], steps: Sequence[Step] = (),
-             finish_reason: str | None = None) -> dict[str, Any]:
-        """The choice of a chunk."""
+    def part(self, index: int, change: dict[str, Any], steps: Sequence[Step] = ()) -> dict[str, Any]:
+        """The choice of a chunk, before the last one."""
         return {"index": index, "delta": change, "logprobs": self.logprobs(steps) if steps else None,
-                "finish_reason": finish_reason, **(self.measured(steps) if steps else {})}
+                "finish_reason": None, **(self.measured(steps) if steps else {})}
 
     def finished(self, index: int, deltas: Sequence[Delta]) -> dict[str, Any]:
         """A choice of the whole answer."""
@@ -147,7 +167,7 @@ class ChatCompletion(Answer):
         steps = [step for delta in deltas for step in delta.steps]
         message = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
         return {"index": index, "message": message | ({"tool_calls": calls} if calls else {}),
-                "logprobs": self.logprobs(steps), "finish_reason": deltas[-1].finish_reason, **self.measured(steps)}
+                "logprobs": self.logprobs(steps), **self.ended(deltas[-1]), **self.measured(steps)}
 
     def logprobs(self, steps: Sequence[Step]) -> dict[str, Any] | None:
         """An entry for each token, the end token included, with its bytes: its text may be cut inside a character."""

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 from fastapi import FastAPI
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from course_lib.config import require
@@ -47,7 +46,7 @@ def create_app(lm: LanguageModel, *, model: str | None = None, api_key: str | No
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         thread.start(asyncio.get_running_loop())
         yield
-        await run_in_threadpool(thread.stop)
+        await service.stop()
 
     handlers = {ApiError: respond, HTTPException: respond_to_http, Exception: respond_to_fault}
     app = FastAPI(title="course_lib", lifespan=lifespan, exception_handlers=handlers,

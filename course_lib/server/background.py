@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI
 
 from course_lib.generate import LanguageModel
 from course_lib.server.app import create_app
 from course_lib.server.limits import check_access, is_loopback
+from course_lib.server.listening import Server, listen, url_of
 
 SECONDS_TO_START = 30
 
@@ -33,37 +32,6 @@ class RunningServer:
     url: str
     port: int
     app: FastAPI
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there.
-
-    Raises:
-        ValueError: the port is taken, or the address is not of this machine; the message says which.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(2048)
-    except OSError as error:
-        listener.close()
-        raise ValueError(f"host = {host!r}, port = {port} is not allowed: {error.strerror}") from error
-    return listener
-
-
-def url_of(listener: socket.socket) -> str:
-    """The address of a listening socket as a URL."""
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def configure(app: FastAPI, *, seconds_to_finish: int) -> uvicorn.Config:
-    """uvicorn's settings, the same for the command and in the background: no log of its own below an error."""
-    return uvicorn.Config(app, loop="asyncio", http="h11", ws="none", lifespan="on", log_config=None, access_log=False,
-                          log_level="error", server_header=False, proxy_headers=False,
-                          timeout_graceful_shutdown=seconds_to_finish)
 
 
 @contextmanager
@@ -87,7 +55,7 @@ def serve_in_background(lm: LanguageModel, *, host: str = "127.0.0.1", port: int
     check_access(host, api_key)
     with listen(host, port) as listener:  # before an engine is made, which takes a while and half of the memory
         app = create_app(lm, api_key=api_key, local=is_loopback(host), **options)
-        server = BackgroundServer(app)
+        server = Server(app)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), name="server",
                                   daemon=True)
         thread.start()
@@ -99,21 +67,3 @@ def serve_in_background(lm: LanguageModel, *, host: str = "127.0.0.1", port: int
         finally:
             server.should_exit = True
             thread.join()
-
-
-class BackgroundServer(uvicorn.Server):
-    """uvicorn's server, which says when it is ready, and ends its streams before it waits for them."""
-
-    def __init__(self, app: FastAPI) -> None:
-        super().__init__(configure(app, seconds_to_finish=5))
-        self.app, self.ready = app, threading.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to answer."""
-        await super().startup(sockets)
-        self.ready.set()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop the engine first: its requests fail, so that their answers end."""
-        await asyncio.to_thread(self.app.state.service.thread.stop)
-        await super().shutdown(sockets)

@@ -20,12 +20,14 @@ class Delta:
         calls: tool calls that are complete.
         steps: the passes since the last delta, more than one where text had to wait.
         finish_reason: "stop", "length" or "tool_calls" in the last delta of a choice, else None.
+        stop_reason: the stop string, or the id of `stop_token_ids`, that ended the choice; else None.
     """
 
     text: str
     calls: tuple[ToolCall, ...]
     steps: tuple[Step, ...]
     finish_reason: str | None
+    stop_reason: str | int | None = None
 
 
 class Choice:
@@ -72,7 +74,12 @@ class Choice:
         if not (text or calls or ended):
             return None
         steps, self.shown = tuple(self.steps[self.shown :]), len(self.steps)
-        return Delta(text, calls, steps, self.finish_reason)
+        return Delta(text, calls, steps, self.finish_reason, self.stop_reason(finish_reason) if ended else None)
+
+    def stop_reason(self, finish_reason: str | None) -> str | int | None:
+        """Which of the client's own stops has ended the choice, in vLLM's words."""
+        last = self.steps[-1].token_id
+        return last if finish_reason == "stop" and last in self.params.stop_token_ids else self.reader.stopped
 
     def without_blanks(self, text: str) -> str:
         """Hold white space back until text follows it: between calls it is no content."""

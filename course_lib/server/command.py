@@ -7,28 +7,26 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import uvicorn
-
 from course_lib.checkpoint import load
 from course_lib.command_line import Parser, in_range, usage_errors
 from course_lib.engine import Engine
 from course_lib.generate import LanguageModel
 from course_lib.server.app import create_app
-from course_lib.server.background import configure, listen, url_of
 from course_lib.server.limits import Limits, check_access, is_loopback
+from course_lib.server.listening import Server, listen, url_of
 
 KEY_VARIABLE = "COURSE_API_KEY"
 
 
 def serve(lm: LanguageModel, *, host: str = "127.0.0.1", port: int = 8000, api_key: str | None = None,
           seconds_to_finish: int = 10, **options: Any) -> None:
-    """Answer requests until SIGINT or SIGTERM; then finish the answers that have begun.
+    """Answer requests until SIGINT or SIGTERM; then finish the answers that have begun. A second one does not wait.
 
     Args:
         lm: as `load()` returns it.
         host, port: where to listen; an address beyond this machine needs a key.
         api_key: what clients must send as bearer token; None: nothing.
-        seconds_to_finish: answers that take longer after the signal are cut off.
+        seconds_to_finish: answers that take longer after the signal end with an error.
         options: `model`, `limits` and `engine` of `create_app`.
 
     Raises:
@@ -40,7 +38,7 @@ def serve(lm: LanguageModel, *, host: str = "127.0.0.1", port: int = 8000, api_k
         url = url_of(listener)
         print(f"{app.state.service.model} answers at {url} (OpenAI's clients: base_url={url}/v1); Ctrl+C stops it",
               flush=True)
-        uvicorn.Server(configure(app, seconds_to_finish=seconds_to_finish)).run(sockets=[listener])
+        Server(app, seconds_to_finish=seconds_to_finish).run(sockets=[listener])
 
 
 def main(argv: Sequence[str]) -> int:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from course_lib.config import SamplingParams
 from course_lib.engine import Engine, EngineOutput
-from course_lib.server.errors import ApiError, from_range
+from course_lib.server.errors import ApiError, from_range, shutting_down
 
 LOG = logging.getLogger(__name__)
 
@@ -33,38 +33,27 @@ class Arrival:
 
 @dataclass(eq=False)
 class Ticket:
-    """The requests of one client's call, in the hands of its coroutine; every method runs in the event loop.
+    """The requests of one client's call; every method runs in the event loop.
 
     Attributes:
+        running: the requests that the engine has not finished, each with its index.
+        receive: takes what comes after the acceptance, at once, whether anybody waits for it or not.
         submitted_at: when, of `time.perf_counter`.
-        running: the requests that are not finished, each with its index.
         accepted: done when the engine has taken all requests; an `ApiError` if it refuses one.
     """
 
     thread: EngineThread
-    loop: asyncio.AbstractEventLoop
     running: dict[str, int]
+    receive: Callable[[Arrival | ApiError], None]
     submitted_at: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
-        self.accepted: asyncio.Future[None] = self.loop.create_future()
-        self.arrivals: asyncio.Queue[Arrival | ApiError] = asyncio.Queue()
-
-    async def next(self) -> Arrival:
-        """The next token of any of the requests.
-
-        Raises:
-            ApiError: the engine failed or was stopped.
-        """
-        arrival = await self.arrivals.get()
-        if isinstance(arrival, ApiError):
-            raise arrival
-        return arrival
+        self.accepted: asyncio.Future[None] = self.thread.loop.create_future()
 
     def finish(self, index: int) -> None:
         """This request needs no more tokens: the engine drops it if it has not ended by itself."""
         for request_id in [key for key, i in self.running.items() if i == index]:
-            del self.running[request_id]
+            self.ended(request_id)
             self.thread.drop(request_id)
 
     def close(self) -> None:
@@ -72,11 +61,18 @@ class Ticket:
         for index in list(self.running.values()):
             self.finish(index)
 
+    def ended(self, request_id: str) -> None:
+        """The engine is done with this request: its place is free, though its reader may still have to read."""
+        if self.running.pop(request_id, None) is not None:
+            self.thread.in_flight -= 1
+
     def deliver(self, result: Arrival | ApiError | None) -> None:
         """Take what the engine's thread has for this call; None: the requests are accepted."""
+        if isinstance(result, Arrival) and result.output.finish_reason is not None:
+            self.ended(result.output.request_id)
         if self.accepted.done():
             if result is not None:
-                self.arrivals.put_nowait(result)
+                self.receive(result)
         elif isinstance(result, ApiError):
             self.accepted.set_exception(result)
         else:
@@ -92,7 +88,7 @@ class EngineThread:
     Attributes:
         max_num_seqs: requests that the engine runs at a time.
         stats: the engine's numbers after its last pass or command.
-        in_flight: requests that were submitted and have not ended.
+        in_flight: requests that were submitted and that the engine has not finished.
         failures: engines that raised an exception.
     """
 
@@ -120,17 +116,19 @@ class EngineThread:
         if self.thread.ident is not None:
             self.thread.join()
 
-    def submit(self, requests: Sequence[tuple[Sequence[int], SamplingParams]]) -> Ticket:
+    def submit(self, requests: Sequence[tuple[Sequence[int], SamplingParams]],
+               receive: Callable[[Arrival | ApiError], None]) -> Ticket:
         """Hand requests to the engine; call it in the event loop.
 
         Args:
             requests: prompt ids and settings of each; the ticket numbers them in this order.
+            receive: as for `Ticket`.
 
         Raises:
             ApiError: the engine was stopped.
         """
         ids = [f"{next(self.numbers)}" for _ in requests]
-        ticket = Ticket(self, self.loop, {request_id: index for index, request_id in enumerate(ids)})
+        ticket = Ticket(self, {request_id: index for index, request_id in enumerate(ids)}, receive)
         with self.lock:
             if self.closed:
                 raise shutting_down()
@@ -139,8 +137,7 @@ class EngineThread:
         return ticket
 
     def drop(self, request_id: str) -> None:
-        """Forget a request, whether the engine has it or not; call it in the event loop, once."""
-        self.in_flight -= 1
+        """Forget a request, whether the engine has it or not; call it in the event loop."""
         self.commands.put(lambda: self._drop(request_id))
 
     # What follows runs in the engine's thread.
@@ -235,8 +232,3 @@ def failed(error: str) -> ApiError:
     """What a client is told whose request can get no more tokens."""
     LOG.error("a request has failed; the others go on: %s", error)
     return ApiError(500, f"the answer cannot go on: {error}", code="request_error")
-
-
-def shutting_down() -> ApiError:
-    """What a request hears that comes too late, or is not finished in time."""
-    return ApiError(503, "the server is shutting down", code="shutting_down")

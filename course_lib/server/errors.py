@@ -12,7 +12,9 @@ from starlette.responses import JSONResponse
 
 # The parts of pydantic's places that are no names of fields: the members of a union.
 UNION_MEMBER = re.compile(r"str|int|float|bool|none|.*[\[(].*|[A-Z].*")
-BEGINNING = re.compile("^(Input should be|Value error,) ")  # of pydantic's messages
+# The beginnings of pydantic's messages, and what replaces them after "must be".
+BEGINNINGS = {"Input should be ": "", "Value error, ": "", "String should match pattern ": "text of the pattern "}
+SHUTTING_DOWN = "shutting_down"  # the code of an error
 LONGEST, LONGEST_MESSAGE = 80, 500  # characters of a value that a message repeats, and of a message of the library
 
 
@@ -47,8 +49,9 @@ class ApiError(Exception):
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
     def response(self) -> JSONResponse:
-        """The error as a response of its own."""
-        return JSONResponse(self.to_dict(), self.status, headers=self.headers)
+        """The error as a response of its own; OpenAI's clients do not repeat what would fail again."""
+        once = {"x-should-retry": "false"} if self.status == 408 or self.code == SHUTTING_DOWN else {}
+        return JSONResponse(self.to_dict(), self.status, headers={**(self.headers or {}), **once})
 
 
 async def respond(request: Request, error: ApiError) -> JSONResponse:
@@ -105,9 +108,31 @@ def from_validation(error: ValidationError) -> ApiError:
     if first["type"] == "missing":
         return ApiError(422, f"{param} is missing", param=param, code="missing_parameter")
     same = [other for other in found if path_of(other["loc"]) == param]
-    allowed = " or ".join(dict.fromkeys(BEGINNING.sub("", other["msg"]) for other in same))
+    allowed = " or ".join(dict.fromkeys(allowed_by(other["msg"]) for other in same))
     return ApiError(422, f"{param or 'body'} = {shorten(first['input'])} is not allowed: must be {allowed}",
                     param=param or None, code="invalid_type")
+
+
+def allowed_by(message: str) -> str:
+    """What one of pydantic's messages allows, as it goes on after "must be".
+
+    >>> allowed_by("Input should be a valid string")
+    'a valid string'
+    """
+    for beginning, instead in BEGINNINGS.items():
+        if message.startswith(beginning):
+            return instead + message.removeprefix(beginning)
+    return message
+
+
+def timed_out(what: str, seconds: float) -> ApiError:
+    """The error for what took longer than it may: `the answer`, or `the body`."""
+    return ApiError(408, f"{what} took longer than request_seconds = {seconds:g}", code="timeout")
+
+
+def shutting_down() -> ApiError:
+    """What a request hears that comes too late, or is not finished in time."""
+    return ApiError(503, "the server is shutting down", code=SHUTTING_DOWN)
 
 
 def from_range(error: ValueError, param: str | None = None) -> ApiError:

@@ -1,39 +1,17 @@
-"""One call of a client from its prompts to the last delta: submitted, read, measured, and dropped if nobody waits."""
+"""One call of a client from its prompts to the last delta: submitted, counted, read, and dropped if nobody waits."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from typing import Any
 
-from course_lib.config import SamplingParams
 from course_lib.server.choice import Choice, Delta
 from course_lib.server.engine_thread import Arrival, EngineThread
-from course_lib.server.errors import ApiError
+from course_lib.server.errors import ApiError, timed_out
+from course_lib.server.jobs import Job
 from course_lib.server.limits import Limits
-from course_lib.server.metrics import Metrics
-from course_lib.server.requests import Request
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a request asks of the engine: one prompt and one setting for each choice.
-
-    Attributes:
-        prompts: ids of the prompts; `n` choices follow each.
-        params: of the choices, as many as prompts times n.
-        tools: read tool calls in what the model writes.
-    """
-
-    prompts: list[list[int]]
-    params: list[SamplingParams]
-    tools: bool = False
-
-    @property
-    def n(self) -> int:
-        """Choices of each prompt."""
-        return len(self.params) // len(self.prompts)
+from course_lib.server.metrics import Metrics, RequestMetrics
 
 
 class Generation:
@@ -49,14 +27,17 @@ class Generation:
 
     Attributes:
         choices: in the order of the job's settings.
+        made: what has become of them and is not read yet; an error is the last.
     """
 
     def __init__(self, job: Job, tokenizer: Any, thread: EngineThread, metrics: Metrics, limits: Limits,
                  deadline: float) -> None:
-        self.job, self.metrics, self.limits, self.deadline = job, metrics, limits, deadline
+        self.job, self.metrics, self.limits, self.deadline, self.closed = job, metrics, limits, deadline, False
         self.choices = [Choice(i, tokenizer, params, tools=job.tools) for i, params in enumerate(job.params)]
-        self.last_at: dict[int, float] = {}
-        self.ticket = thread.submit([(job.prompts[i // job.n], params) for i, params in enumerate(job.params)])
+        self.made: asyncio.Queue[tuple[Choice, Delta] | Exception] = asyncio.Queue()
+        requests = [(job.prompt_of(i), params) for i, params in enumerate(job.params)]
+        self.ticket = thread.submit(requests, self.receive)
+        self.counted = [RequestMetrics(metrics, len(ids), self.ticket.submitted_at) for ids, _ in requests]
 
     @property
     def completion_tokens(self) -> int:
@@ -75,8 +56,36 @@ class Generation:
             self.close("error")
             raise
         except asyncio.CancelledError:
-            self.close("abort")
+            self.close()
             raise
+
+    def receive(self, result: Arrival | ApiError) -> None:
+        """Take a token when the engine has made it: count it, make text of it, and see whether the choice is complete.
+
+        A reader may be slow. The engine is done with a choice as soon as that is known here.
+        """
+        if isinstance(result, ApiError):
+            self.fail(result)
+            return
+        choice, counted, step = self.choices[result.index], self.counted[result.index], result.output.step
+        counted.count(result.at, step.seconds)
+        if self.closed or choice.finish_reason is not None:
+            return  # the engine had gone on before it heard of it
+        try:
+            delta = choice.push(step, result.output.finish_reason)
+        except Exception as error:  # of a tokenizer; the reader must hear of it
+            self.fail(error)
+            return
+        if choice.finish_reason is not None:
+            self.ticket.finish(choice.index)
+            counted.finish(choice.finish_reason)
+        if delta is not None:
+            self.made.put_nowait((choice, delta))
+
+    def fail(self, error: Exception) -> None:
+        """The call ends with an error."""
+        self.close("error")
+        self.made.put_nowait(error)
 
     async def deltas(self) -> AsyncIterator[tuple[Choice, Delta]]:
         """What can be shown of any choice, as it comes, until all are finished.
@@ -84,24 +93,19 @@ class Generation:
         Raises:
             ApiError: the engine failed, or the time is up.
         """
-        reason = "abort"
+        unfinished = len(self.choices)
         try:
-            while self.ticket.running:
-                arrival = await self.in_time(self.ticket.next())
-                choice = self.choices[arrival.index]
-                if choice.finish_reason is not None:
-                    continue  # the engine had gone on before it heard of a stop string
-                self.measure(arrival)
-                delta = choice.push(arrival.output.step, arrival.output.finish_reason)
-                if choice.finish_reason is not None:
-                    self.finish(choice, arrival.at)
-                if delta is not None:
-                    yield choice, delta
+            while unfinished:
+                made = await self.in_time(self.made.get())
+                if isinstance(made, Exception):
+                    raise made
+                unfinished -= made[1].finish_reason is not None
+                yield made
         except ApiError:
-            reason = "error"
+            self.close("error")
             raise
         finally:
-            self.close(reason)
+            self.close()
 
     async def in_time(self, waiting: Any) -> Any:
         """The result of what is awaited, if it comes before the deadline.
@@ -113,52 +117,12 @@ class Generation:
             async with asyncio.timeout_at(self.deadline):
                 return await waiting
         except TimeoutError as error:
-            raise ApiError(408, f"the answer took longer than request_seconds = {self.limits.request_seconds:g}",
-                           code="timeout") from error
-
-    def measure(self, arrival: Arrival) -> None:
-        """Count a token, and how long it took: a prompt once for each choice."""
-        last = self.last_at.get(arrival.index)
-        if last is None:
-            self.metrics.time_to_first_token.observe(arrival.at - self.ticket.submitted_at)
-            self.metrics.prompt_tokens.inc(len(self.job.prompts[arrival.index // self.job.n]))
-        else:
-            self.metrics.inter_token_latency.observe(arrival.at - last)
-        self.last_at[arrival.index] = arrival.at
-        self.metrics.generation_tokens.inc()
-
-    def finish(self, choice: Choice, at: float) -> None:
-        """A choice is complete; if by a stop string, the engine does not know yet."""
-        self.ticket.finish(choice.index)
-        self.metrics.e2e_latency.observe(at - self.ticket.submitted_at)
-        self.metrics.success["length" if choice.finish_reason == "length" else "stop"].inc()
+            raise timed_out("the answer", self.limits.request_seconds) from error
 
     def close(self, reason: str = "abort") -> None:
-        """Drop what is not finished."""
-        if self.ticket.running:
-            self.metrics.success[reason].inc(len(self.ticket.running))
-        self.ticket.close()
-
-
-def check_lengths(prompts: Sequence[Sequence[int]], body: Request, context: int, limits: Limits) -> int:
-    """The new tokens that each choice may have: as many as the client asked for, or as fit after the longest prompt.
-
-    Args:
-        prompts: ids.
-        body: the request, which says how many, and in which field.
-        context: positions of the model.
-
-    Raises:
-        ApiError: a prompt, or what is to follow it, is too long.
-    """
-    longest, wanted, name = max(map(len, prompts)), body.wanted_tokens(), body.tokens_field
-    most = min(context - 1, limits.max_prompt_tokens or context)
-    if longest > most:
-        raise ApiError(400, f"a prompt of {longest} tokens is not allowed: must be at most {most} (the context holds "
-                            f"{context}, prompt and answer together)", param=body.prompt_field,
-                       code="context_length_exceeded")
-    room = min(context - longest, limits.max_tokens or context)
-    if wanted is not None and wanted > room:
-        raise ApiError(400, f"{name} = {wanted} is not allowed: must be in [1, {room}] after a prompt of {longest} "
-                            f"tokens", param=name, code="context_length_exceeded")
-    return room if wanted is None else wanted
+        """Drop what is not finished, for this reason; a second call does nothing."""
+        if not self.closed:
+            self.closed = True
+            unfinished = sum(choice.finish_reason is None for choice in self.choices)
+            self.metrics.success[reason].inc(unfinished)
+            self.ticket.close()

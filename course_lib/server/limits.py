@@ -25,11 +25,12 @@ class Limits:
 
     Args:
         max_body_bytes: of a request (413).
-        max_prompt_tokens: of one prompt (400); None: as many as the context holds.
+        max_prompt_tokens: of one prompt (400); None: as many as the context holds. More messages, tools or characters
+            than could make this number of tokens are refused before anything else is done.
         max_tokens: new tokens of one choice (400); None: as many as the context holds.
-        max_choices: prompts times `n` of a request (400).
-        max_queue: choices that may wait beside those that the engine runs (429).
-        request_seconds: from the last byte of a request to the last of its answer (408).
+        max_choices: prompts times `n` of a request (400), and never more than may run and wait.
+        max_queue: choices that may wait, or be prepared, beside those that the engine runs (429).
+        request_seconds: for the body of a request, and once more from its last byte to the last of its answer (408).
 
     Raises:
         ValueError: one is not positive; `max_queue` may be 0.

@@ -1,8 +1,12 @@
-"""What Prometheus reads at /metrics, in vLLM's names, so that dashboards made for vLLM show this server as well."""
+"""What Prometheus reads at /metrics: the numbers that this server has, in vLLM's names and with vLLM's meanings.
+
+A dashboard made for vLLM shows them. What it asks besides, such as the numbers of adapters, stays empty.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -10,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from course_lib.engine import EngineStats
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
+TOKENS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
 LABELS = ("model_name", "engine")
 
 
@@ -25,8 +30,8 @@ class Metrics:
         self.registry, labels = CollectorRegistry(), (model, "0")
         self.registry.register(EngineNumbers(stats, labels))
 
-        def histogram(name: str, text: str) -> Histogram:
-            return Histogram(f"vllm:{name}", text, LABELS, buckets=SECONDS, registry=self.registry).labels(*labels)
+        def histogram(name: str, text: str, buckets: tuple[float, ...] = SECONDS) -> Histogram:
+            return Histogram(f"vllm:{name}", text, LABELS, buckets=buckets, registry=self.registry).labels(*labels)
 
         def counter(name: str, text: str, *more: str) -> Counter:
             return Counter(f"vllm:{name}", text, (*LABELS, *more), registry=self.registry)
@@ -34,10 +39,55 @@ class Metrics:
         self.time_to_first_token = histogram("time_to_first_token_seconds", "From the request to its first token.")
         self.inter_token_latency = histogram("inter_token_latency_seconds", "From a token to the next.")
         self.e2e_latency = histogram("e2e_request_latency_seconds", "From the request to its last token.")
+        self.queue_time = histogram("request_queue_time_seconds", "To the first token, without its passes.")
+        self.prefill_time = histogram("request_prefill_time_seconds", "Of the passes up to the first token.")
+        self.decode_time = histogram("request_decode_time_seconds", "From the first token to the last.")
+        self.request_prompt_tokens = histogram("request_prompt_tokens", "Of a finished request.", TOKENS)
+        self.request_generation_tokens = histogram("request_generation_tokens", "Of a finished request.", TOKENS)
         self.prompt_tokens = counter("prompt_tokens", "Tokens of prompts that were read.").labels(*labels)
         self.generation_tokens = counter("generation_tokens", "Tokens that were generated.").labels(*labels)
         success = counter("request_success", "Requests that ended, by reason.", "finished_reason")
         self.success = {reason: success.labels(*labels, reason) for reason in ("stop", "length", "abort", "error")}
+
+
+@dataclass(eq=False)
+class RequestMetrics:
+    """Counts one request while the engine works on it, whether or not anybody reads its answer.
+
+    Args:
+        metrics: where it counts.
+        prompt_tokens: of the request.
+        submitted_at: when it was; the times are of `time.perf_counter`.
+    """
+
+    metrics: Metrics
+    prompt_tokens: int
+    submitted_at: float
+    tokens: int = 0
+    prefill_seconds: float = 0.0
+    first_at: float = 0.0
+    last_at: float = 0.0
+
+    def count(self, at: float, seconds: float) -> None:
+        """A token has come, after passes that took this many seconds since the one before it."""
+        if self.tokens == 0:
+            self.first_at, self.prefill_seconds = at, seconds
+            self.metrics.time_to_first_token.observe(at - self.submitted_at)
+            self.metrics.prompt_tokens.inc(self.prompt_tokens)
+        else:
+            self.metrics.inter_token_latency.observe(at - self.last_at)
+        self.tokens, self.last_at = self.tokens + 1, at
+        self.metrics.generation_tokens.inc()
+
+    def finish(self, reason: str) -> None:
+        """The request is complete: "stop", "length", or "tool_calls", which is a stop to an engine."""
+        self.metrics.e2e_latency.observe(self.last_at - self.submitted_at)
+        self.metrics.queue_time.observe(max(0.0, self.first_at - self.submitted_at - self.prefill_seconds))
+        self.metrics.prefill_time.observe(self.prefill_seconds)
+        self.metrics.decode_time.observe(self.last_at - self.first_at)
+        self.metrics.request_prompt_tokens.observe(self.prompt_tokens)
+        self.metrics.request_generation_tokens.observe(self.tokens)
+        self.metrics.success["length" if reason == "length" else "stop"].inc()
 
 
 class EngineNumbers:

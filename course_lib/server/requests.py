@@ -10,12 +10,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from course_lib.config import SamplingParams, StructuredOutputsParams, is_int, require, several
-from course_lib.server.errors import Unsupported, from_range, from_validation
+from course_lib.server.errors import ApiError, Unsupported, from_range, from_validation
 
 MAX_LOGPROBS, MAX_STOPS, LONGEST_STOP = 20, 16, 200  # tokens at each step; strings, and characters of one
+MAX_STOP_IDS = 1_000
 LONGEST_FORM = 20_000  # characters of a grammar: to build a larger one takes seconds
 NOTHING = (None, [], {}, "")
 # Values of parameters that are not supported, under which a server that does support them would answer the same.
@@ -23,6 +33,24 @@ HARMLESS = {"echo": False, "best_of": 1, "store": False, "parallel_tool_calls": 
 
 Item, Model = TypeVar("Item"), TypeVar("Model", bound=BaseModel)
 Listed = Annotated[list[Item], Field(fail_fast=True)]  # a body may hold a third of a million mistakes
+
+
+def countable(value: Any, info: ValidationInfo) -> Any:
+    """Refuse a list of more items than a prompt may have tokens, before anybody looks at one of them.
+
+    Raises:
+        ApiError: it is.
+    """
+    most = (info.context or {}).get("max_prompt_tokens")
+    if most is not None and isinstance(value, list) and len(value) > most:
+        raise ApiError(400, f"len({info.field_name}) = {len(value)} is not allowed: must be at most {most}: each "
+                            f"is at least one token, and a prompt may have {most}", param=info.field_name,
+                       code="context_length_exceeded")
+    return value
+
+
+# A list of which each item becomes at least one token of the prompt.
+Shown = Annotated[list[Item], Field(fail_fast=True), BeforeValidator(countable)]
 
 
 class Strict(BaseModel):
@@ -40,7 +68,11 @@ class Strict(BaseModel):
 
 
 def prompt_of(value: Any) -> Any:
-    """Check that a value is text, several texts, ids, or several lists of ids."""
+    """Check that a value is text, several texts, ids, or several lists of ids.
+
+    Text is data: it cannot become a control token. Ids are the caller's own tokens, also control tokens, and
+    are obeyed, as in vLLM. A program that passes on what strangers wrote should send text.
+    """
     several = isinstance(value, list) and len(value) > 0
     texts = isinstance(value, str) or (several and all(isinstance(item, str) for item in value))
     ids = several and all(is_int(item) for item in value)
@@ -62,12 +94,17 @@ class StructuredOutputs(Strict):
     json_schema: dict[str, Any] | str | None = Field(None, alias="json")
     regex: str | None = None
     choice: Listed[str] | None = None
+    json_object: bool | None = None
+    disable_any_whitespace: bool = False
+    whitespace_pattern: str | None = None
     structural_tag: dict[str, Any] | str | None = None
 
     def constraint(self) -> StructuredOutputsParams:
         """As the library has it."""
-        return StructuredOutputsParams(json=self.json_schema, regex=self.regex, choice=self.choice,
-                                       structural_tag=self.structural_tag)
+        return StructuredOutputsParams(
+            json=self.json_schema, regex=self.regex, choice=self.choice, json_object=self.json_object,
+            disable_any_whitespace=self.disable_any_whitespace, whitespace_pattern=self.whitespace_pattern,
+            structural_tag=self.structural_tag)
 
 
 class Request(Strict):
@@ -115,6 +152,10 @@ class Request(Strict):
         """
         raise NotImplementedError
 
+    def count_prompts(self) -> int:
+        """How many there are."""
+        raise NotImplementedError
+
     def offered_tools(self) -> list[dict[str, Any]] | None:
         """The tools as the template gets them; None: there are none."""
         return None
@@ -133,31 +174,46 @@ class Request(Strict):
             form = self.structured_outputs
             return {} if form is None else {"structured_outputs": form.constraint()}
 
-    def sampling_params(self, max_tokens: int, choice: int) -> SamplingParams:
-        """The settings of one choice, whose seed is the request's plus the choice's number.
+    def constraint(self) -> tuple[str, StructuredOutputsParams | None]:
+        """The field that says what the text must be, and what it says; None: there is none.
 
         Raises:
-            ApiError: a value is out of its range.
+            ApiError: two fields say it, or one at too great a length.
         """
-        names = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "stop",
-                 "stop_token_ids", "ignore_eos")
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        if self.top_k is not None:
-            given["top_k"] = 0 if self.top_k == -1 else self.top_k  # vLLM takes both for "off"
-        if self.seed is not None:
-            given["seed"] = self.seed + choice
-        try:
-            self.check_costs()
-            constraints = self.constraints()
+        constraints = self.constraints()
+        with about(None):
             require(len(constraints) < 2, "structured_outputs", " and ".join(constraints), "said in one field")
             for name, constraint in constraints.items():
                 size = len(repr(constraint))
                 require(size <= LONGEST_FORM, name, f"{size} characters", f"at most {LONGEST_FORM}")
             require(not (constraints and self.ignore_eos), "ignore_eos", True, "false where the text has a form to end")
-            return SamplingParams(**given, max_tokens=max_tokens, logprobs=self.wanted_logprobs(),
-                                  structured_outputs=next(iter(constraints.values()), None))
-        except ValueError as error:
-            raise from_range(error) from error
+        return next(iter(constraints.items()), ("structured_outputs", None))
+
+    def find_fault(self, field: str) -> None:
+        """Say more exactly where this field is wrong, of which no grammar could be made, if the request knows.
+
+        Raises:
+            ApiError: it does.
+        """
+
+    def sampling_params(self, constraint: StructuredOutputsParams | None, n: int) -> SamplingParams:
+        """The settings of the first of n choices; `max_tokens` is what was asked for, at least 1.
+
+        Raises:
+            ApiError: a value is out of its range.
+        """
+        names = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "stop",
+                 "stop_token_ids", "ignore_eos", "seed")
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if self.top_k is not None:
+            given["top_k"] = 0 if self.top_k == -1 else self.top_k  # vLLM takes both for "off"
+        with about(None):
+            self.check_costs()
+            params = SamplingParams(**given, max_tokens=max(1, self.wanted_tokens() or 1),
+                                    logprobs=self.wanted_logprobs(), structured_outputs=constraint)
+            require(self.seed is None or self.seed + n <= 2**64, "seed", self.seed,
+                    f"at most 2**64 - {n}: choice j of {n} has seed + j")
+        return params
 
     def check_costs(self) -> None:
         """Refuse what would make every step slow.
@@ -168,6 +224,8 @@ class Request(Strict):
         logprobs, stops = self.wanted_logprobs() or 0, several("stop", self.stop, str)
         require(0 <= logprobs <= MAX_LOGPROBS, self.logprobs_field, logprobs, f"in [0, {MAX_LOGPROBS}]")
         require(len(stops) <= MAX_STOPS, "len(stop)", len(stops), f"at most {MAX_STOPS}")
+        ids = len(self.stop_token_ids or ())
+        require(ids <= MAX_STOP_IDS, "len(stop_token_ids)", ids, f"at most {MAX_STOP_IDS}")
         for stop in stops:
             require(len(stop) <= LONGEST_STOP, "stop", stop[:20] + "…", f"at most {LONGEST_STOP} characters long")
 
@@ -188,6 +246,10 @@ class CompletionRequest(Request):
         """Here one number says both."""
         return self.logprobs
 
+    def count_prompts(self) -> int:
+        """A list of ids is one prompt."""
+        return len(self.prompts())
+
     def prompts(self) -> list[str | list[int]]:
         """Texts or ids."""
         one = isinstance(self.prompt, str) or is_int(self.prompt[0])
@@ -195,21 +257,24 @@ class CompletionRequest(Request):
 
 
 @contextmanager
-def about(param: str) -> Iterator[None]:
-    """Within it, what the library refuses is an error of this field."""
+def about(param: str | None) -> Iterator[None]:
+    """Within it, what the library refuses is an error of this field; None: of the one that the message names."""
     try:
         yield
     except ValueError as error:
         raise from_range(error, param) from error
 
 
-def parse(kind: type[Model], body: bytes) -> Model:
+def parse(kind: type[Model], body: bytes, max_prompt_tokens: int | None = None) -> Model:
     """The body as this kind of request.
+
+    Args:
+        max_prompt_tokens: also the most messages, tools and calls that there may be; None: any number.
 
     Raises:
         ApiError: it is no JSON, or not of this form.
     """
     try:
-        return kind.model_validate_json(body)
+        return kind.model_validate_json(body, context={"max_prompt_tokens": max_prompt_tokens})
     except ValidationError as error:
         raise from_validation(error) from error

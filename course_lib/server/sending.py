@@ -24,8 +24,8 @@ class EventStream(StreamingResponse):
     Args:
         events: each as `event` writes it.
         close: called when the response ends, whatever ends it and however early.
-        deadline: by the event loop's clock. `LATE_SECONDS` after it the response ends, even if the client has stopped
-            reading: nothing else would ever end that. None: there is none.
+        deadline: by the event loop's clock. `LATE_SECONDS` after it the response ends, even if the client still reads,
+            slowly. None: there is none.
     """
 
     media_type = "text/event-stream"

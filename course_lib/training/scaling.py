@@ -103,19 +103,19 @@ def bytes_per_token() -> float:
 
 
 @torch.inference_mode()
-def token_losses(model: CausalLM, blocks: int = BLOCKS, *, sequences: int = 32) -> Tensor:
-    """(windows, CONTEXT) loss of each token of the first blocks of the held-out text, in nats, computed in float32."""
+def token_losses(model: CausalLM, *, sequences: int = 32) -> Tensor:
+    """(windows, CONTEXT) loss of each token of the held-out text, in nats, computed in float32."""
     batches, losses = SinglePass(validation_text()), []
-    for step in range(VALIDATION_WINDOWS * blocks // (BLOCKS * sequences)):
+    for step in range(VALIDATION_WINDOWS // sequences):
         ids = batches(step, sequences, CONTEXT)
         each = F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
         losses.append(each.view(sequences, CONTEXT))
     return torch.cat(losses)
 
 
-def window_losses(model: CausalLM, blocks: int = BLOCKS, *, sequences: int = 32) -> np.ndarray:
-    """Mean loss of each window of the first blocks of the held-out text, in nats per token."""
-    return token_losses(model, blocks, sequences=sequences).mean(1).numpy().astype(np.float64)
+def window_losses(model: CausalLM, *, sequences: int = 32) -> np.ndarray:
+    """Mean loss of each window of the held-out text, in nats per token."""
+    return token_losses(model, sequences=sequences).mean(1).numpy().astype(np.float64)
 
 
 def train_run(run: Run, work: Path | None = None, *, text: np.ndarray | None = None) -> ScalingResult:
@@ -181,12 +181,11 @@ def measured(run: Run, model: CausalLM, curve: Sequence[tuple[int, int, float]],
 
 
 LIVE = tuple(Run(size, TOKENS[0]) for size in SIZES[:3])
-LIVE_BLOCKS = 8  # of the held-out text: enough to see that two numbers are one, and it takes a quarter of the time
 LIVE_TOLERANCE = 0.03  # nats: sums in bfloat16 depend on the machine; two threads instead of one moved it by 0.005
 
 
 class LiveResult(NamedTuple):
-    """A member of the family trained again: its loss now and as stored, on the same part of the held-out text."""
+    """A member of the family trained again: its loss now and as stored."""
 
     run: Run
     loss: float
@@ -201,12 +200,12 @@ def train_live(runs: Sequence[Run] = LIVE) -> list[LiveResult]:
     Raises:
         ValueError: a run is not in the log.
     """
-    blocks = {result.run: result.blocks[:LIVE_BLOCKS] for result in read_results()}
+    stored = {result.run: result.loss for result in read_results()}
     for run in runs:
-        require(run.name in blocks, "runs", run.name, "runs that the log holds")
+        require(run.name in stored, "runs", run.name, "runs that the log holds")
     with one_thread():
-        losses = [window_losses(trained(run)[0], LIVE_BLOCKS).mean().item() for run in runs]
-    return [LiveResult(run, loss, float(np.mean(blocks[run.name]))) for run, loss in zip(runs, losses)]
+        losses = [window_losses(trained(run)[0]).mean().item() for run in runs]
+    return [LiveResult(run, loss, stored[run.name]) for run, loss in zip(runs, losses)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,6 +8,7 @@ from course_lib.analysis.batch_variance import (
     FixedShapeEngine,
     InvariantEngine,
     answers,
+    bits,
     compare,
     greedy_margins,
     logit_differences,
@@ -104,6 +105,26 @@ def test_a_last_bit_that_depends_on_the_company_is_seen():
     assert same_bits(lambda: Alone(lm), PROMPTS, 4) == [False] + [True] * 4
 
 
+def test_a_zero_with_another_sign_is_another_number_in_bits():
+    class Signs(InvariantEngine):
+        """One logit is 0.0 alone and -0.0 in company."""
+
+        def forward(self, work):
+            logits = super().forward(work)
+            logits[:, 0] = -0.0 if len(work) > 1 else 0.0
+            return logits
+
+    lm = scrambled_lm()
+    assert same_bits(lambda: Signs(lm), PROMPTS, 4) == [False] * 5
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_bits_tell_every_two_numbers_apart(dtype):
+    one = torch.tensor(1, dtype=dtype)
+    numbers = torch.stack([one, torch.nextafter(one, one + 1), 0.0 * one, -0.0 * one])
+    assert (bits(numbers)[:, None] == bits(numbers)).tolist() == torch.eye(4, dtype=torch.bool).tolist()
+
+
 def test_a_flip_on_pocket_is_a_near_tie(pocket):
     """Float32 moves logits near 10 by some 1e-5, so that only tokens that are as near to each other may change."""
     lm, prompts = pocket
@@ -120,10 +141,10 @@ def test_one_shape_gives_the_answers_of_each_alone_and_frees_what_it_took():
     assert answers(engine, PROMPTS, 8) == alone
     assert engine.stats().blocks_used == 1, "the page of the rows that are nobody's"
     shapes = set()
-    lm.model.register_forward_pre_hook(lambda module, args, options: shapes.add(
-        (tuple(args[0].shape), options["kv_cache"].S)), with_kwargs=True)
+    lm.model.register_forward_pre_hook(lambda module, args, options: shapes.update(
+        (rows.B, rows.T, rows.S) for rows in options["kv_cache"].rows), with_kwargs=True)
     answers(engine, PROMPTS, 5)
-    assert {shape for shape in shapes if shape[0][1] == 1} == {((3, 1), 24)}
+    assert {shape for shape in shapes if shape[1] == 1} == {(3, 1, 24)}
     with pytest.raises(ValueError, match=r"prompt tokens \+ max_tokens = 25.*24"):
         engine.add_request("x", [1] * 20, SamplingParams(max_tokens=5))
     with pytest.raises(ValueError, match="max_model_len = 65"):

@@ -10,6 +10,7 @@ from course_lib.analysis import lever_runs
 from course_lib.analysis.customers import CUSTOMERS, WANTED, Customer, Limit, customers_table, machines, score
 from course_lib.analysis.lever_runs import Bench, Timing, copied_bytes, laps, prompts
 from course_lib.analysis.lever_settings import Setting
+from course_lib.analysis.lever_stored import COMPILED
 from course_lib.analysis.levers import BETTER, PLAIN, SETTINGS, Row, best, dollars_per_million, measure, pareto
 from course_lib.checkpoint import LanguageModel, save
 from course_lib.compiled import find_compiler
@@ -46,7 +47,7 @@ def row(name="int8", **changes):
     {"precision": "int2"}, {"kv_cache_dtype": "fp8"}, {"draft": "eagle"}, {"max_num_seqs": 0},
     {"draft": "counts", "max_num_seqs": 8}, {"draft": "counts", "kv_cache_dtype": "int8"},
     {"kv_cache_dtype": "int8", "enable_prefix_caching": True}, {"compiled": True, "precision": "int8"},
-    {"compiled": True, "draft": "counts"}])
+    {"compiled": True, "draft": "counts"}, {"kv_cache_dtype": "int8", "params": DRAWN}])
 def test_combinations_that_do_not_exist_are_refused(options):
     with pytest.raises(ValueError, match="is not allowed"):
         Setting(**options)
@@ -54,15 +55,31 @@ def test_combinations_that_do_not_exist_are_refused(options):
 
 def test_a_setting_says_what_is_pulled():
     assert Setting("int4", max_num_seqs=32, enable_prefix_caching=True).name == "int4 + batch 32 + prefix reuse"
-    assert Setting(params=DRAWN, kv_cache_dtype="int8").name == "int8 cache + temperature 0.8"
+    assert Setting("int8", params=DRAWN).name == "int8 + temperature 0.8"
     assert Setting(compiled=True).name == "compiled"
+
+
+@pytest.mark.parametrize("knobs, words", [
+    ({"temperature": 0.8, "top_p": 0.95}, "temperature 0.8, top_p 0.95"), ({"temperature": 1.0}, "temperature 1"),
+    ({"temperature": 1.0, "top_k": 40, "min_p": 0.05}, "temperature 1, top_k 40, min_p 0.05"),
+    ({"temperature": 0, "repetition_penalty": 1.2}, "repetition_penalty 1.2"),
+    ({"temperature": 0, "presence_penalty": 0.5, "frequency_penalty": 1}, "presence_penalty 0.5, frequency_penalty 1"),
+    ({"temperature": 0, "seed": 3, "max_tokens": 5}, "")])
+def test_every_knob_of_sampling_that_is_turned_is_in_the_name(knobs, words):
+    setting = Setting(params=SamplingParams(**knobs))
+    assert setting.sampling == words and setting.name == (words or "plain")
+
+
+def test_settings_of_sampling_do_not_pass_for_each_other():
+    cut = replace(DRAWN, top_p=0.95)
+    assert len({Setting(params=params).name for params in (DRAWN, cut, replace(cut, top_k=5))}) == 3
 
 
 def test_the_list_pulls_each_lever_alone_first():
     names = [setting.name for setting in SETTINGS]
     assert len(set(names)) == len(names) and names[0] == "plain"
     for lever in ("bfloat16", "int8", "int4", "int8 cache", "draft: counts", "batch 32", "prefix reuse",
-                  "temperature 0.8"):
+                  "temperature 0.8", "temperature 0.8, top_p 0.95"):
         assert lever in names
     assert sum(" + " in name for name in names) >= 6
 
@@ -162,6 +179,13 @@ def test_quality_is_measured_once_for_each_numerics(bench, monkeypatch):
     assert abs(rounded.perplexity / first.perplexity - 1) < 0.01
 
 
+def test_penalties_at_temperature_0_are_not_the_plain_choice(bench, monkeypatch):
+    asked = []
+    monkeypatch.setattr(lever_runs, "sampled_answers", lambda lm, questions, params: asked.append(params) or [True])
+    strict = Setting(params=SamplingParams(temperature=0, repetition_penalty=1.3))
+    assert bench.right(bench.lm, strict, []) == [True] and asked == [strict.params]
+
+
 def test_laps_are_seconds_between_steps(monkeypatch):
     times = iter([1.0, 3.0, 3.5])
     monkeypatch.setattr(lever_runs, "now", lambda: next(times))
@@ -207,6 +231,22 @@ def test_pareto_keeps_who_is_beaten_by_nobody():
 def test_pareto_refuses_what_it_cannot_compare(better):
     with pytest.raises(ValueError, match="is not allowed"):
         pareto([row()], better)
+
+
+def test_a_stored_setting_is_a_row_beside_its_own_plain():
+    """Computed as well as the plain one, and in the shape that a run of it returns."""
+    row, plain = COMPILED.row, COMPILED.plain
+    assert row.setting == Setting(compiled=True) and plain.setting == PLAIN and COMPILED.before_s > 10
+    assert (row.nbytes, row.perplexity, row.capitals, row.tool_calls) == \
+        (plain.nbytes, plain.perplexity, plain.capitals, plain.tool_calls)
+    for one in (row, plain):
+        assert one.dollars_per_million == pytest.approx(dollars_per_million(one.tokens_per_s, 0.10), rel=0.01)
+        assert 1 / one.tokens_per_s > one.gap_s, "the first token is in it, too"
+
+
+def test_a_stored_setting_has_the_numbers_of_the_shipped_model(bench):
+    assert COMPILED.plain.nbytes == sum(bench.held_bytes(PLAIN))
+    assert COMPILED.plain.perplexity == pytest.approx(bench.quality(PLAIN).perplexity, abs=2e-4)
 
 
 # Customers

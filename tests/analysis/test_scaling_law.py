@@ -20,6 +20,7 @@ from course_lib.analysis.training_cost import (
 )
 from course_lib.costs import LLAMA_3_8B, gpu_hours, parameter_count, serving_flops, training_flops
 from course_lib.published import PUBLISHED
+from course_lib.training.scaling_runs import FEWEST_TOKENS, results
 
 TRUE = ScalingLaw(E=1.4, A=30.0, B=900.0, alpha=0.3, beta=0.5)
 N, D = (np.array(values, float) for values in
@@ -127,9 +128,24 @@ def test_resamples_spread_as_fits_to_new_runs_do():
     The deviation of 24 values is itself known to 15 %, that of one family's bootstrap to about 40 %.
     """
     fresh = np.std([fit(N, D, noisy(0.005, seed)).loss(5e6, 16e6) for seed in range(100, 124)])
-    within = [np.std([law.loss(5e6, 16e6) for law in bootstrap(N, D, noisy(0.005, seed), samples=100)])
+    within = [np.std([law.loss(5e6, 16e6) for law in bootstrap(N, D, noisy(0.005, seed), samples=50)])
               for seed in range(3)]
     assert 0.4 * fresh < np.median(within) < 2.5 * fresh
+
+
+def test_each_resample_ends_at_its_lowest_point_although_the_best_fit_to_all_runs_is_in_another_valley():
+    """Against a search from the whole grid, on the runs of the course's own family; 0.2 % is not seen in a law."""
+    runs = results(fewest_tokens=FEWEST_TOKENS)
+    columns = [[getattr(run, name) for run in runs] for name in ("parameters", "tokens", "loss")]
+    logs, log_losses = run_logs(*columns)
+    grid, samples = scaling_fit.starts(logs, log_losses, None), 4
+    counts = scaling_fit.resample(logs, samples, np.random.default_rng(0))
+    off = []
+    for law, weights in zip(bootstrap(*columns, samples=samples, gamma=None), counts):
+        every = scaling_fit.minimize(grid, logs, log_losses, weights=weights.expand(len(grid), -1))
+        lowest = objective(every, logs, log_losses, weights=weights).nan_to_num(torch.inf).min()
+        off.append(objective(parameters(law), logs, log_losses, weights=weights) / lowest - 1)
+    assert max(off) < 0.002
 
 
 def test_resamples_are_the_same_for_the_same_seed_and_all_determine_a_law():
@@ -279,22 +295,16 @@ def test_models_read_ever_more_tokens_a_parameter_and_each_number_has_its_source
     assert TOKENS_READ["Llama-3-8B"] == TRAININGS["Llama-3-8B"].tokens
 
 
-def test_the_embedding_and_the_scores_are_a_few_percent_of_a_large_model():
+def test_a_training_costs_six_operations_for_each_parameter_and_token_and_its_hours_have_one_price():
     cost = training_cost("Llama-3-8B", 15e12)
-    table = LLAMA_3_8B.vocab_size * LLAMA_3_8B.hidden_size
-    assert cost.flops - cost.flops_without_embedding == 6 * table * 15e12
     assert cost.flops == 6 * parameter_count(LLAMA_3_8B).total * 15e12
-    assert cost.flops_exact / cost.flops_without_embedding == pytest.approx(1.14, abs=0.01)
+    assert cost.gpu_hours == pytest.approx(cost.flops / (0.4 * 989.4e12) / 3600)
     assert cost.dollars == cost.gpu_hours * MACHINES["H100 SXM"].dollars_per_hour, "one price in the whole course"
 
 
-def test_a_tied_embedding_is_the_head_and_counts():
-    cost = training_cost("GPT-2", 1e9)
-    assert cost.flops == cost.flops_without_embedding
-
-
 def test_a_descent_from_one_start_arrives_only_with_patience():
-    """The sum with a small tolerance ends where `fit` does; the mean with PyTorch's own tolerance stops far above."""
+    """With a small tolerance it ends where `fit` does. With PyTorch's own it stops far above, unless a thousand times
+    the function is given: the tolerance is absolute, and what is so small looks flat."""
     logs, log_losses = run_logs(N, D, noisy(0.01, 4))
     best = objective(parameters(fit(N, D, noisy(0.01, 4))), logs, log_losses).item()
 
@@ -302,9 +312,11 @@ def test_a_descent_from_one_start_arrives_only_with_patience():
         return objective(torch.cat((theta, torch.zeros(1, dtype=theta.dtype))), logs, log_losses)
 
     patient, many = scaling_fit.descend(value, tolerance=1e-12)
-    hasty, few = scaling_fit.descend(lambda theta: value(theta) / len(N))
-    assert objective(parameters(patient), logs, log_losses).item() == pytest.approx(best, rel=1e-3)
-    assert objective(parameters(hasty), logs, log_losses).item() > 2 * best and few < many
+    hasty, few = scaling_fit.descend(value)
+    scaled, _ = scaling_fit.descend(lambda theta: 1000 * value(theta))
+    for arrived in (patient, scaled):
+        assert objective(parameters(arrived), logs, log_losses).item() == pytest.approx(best, rel=1e-3)
+    assert objective(parameters(hasty), logs, log_losses).item() > 1.2 * best and few < many
 
 
 def test_a_descent_wants_a_tolerance_above_0():

@@ -1,6 +1,7 @@
 """What a calculator buys and costs, what a mask fixes, and what hidden instructions do: the numbers of notebook 16."""
 
 import math
+import re
 from dataclasses import replace
 from statistics import median
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.agent import Run, RunStep, loop
+from course_lib.agent import run as run_alone
 from course_lib.analysis.injection import ATTACKS, LOOPS, NaiveModel, trials
 from course_lib.analysis.mask_cost import forced, mask_milliseconds, mask_seconds, places_along
 from course_lib.analysis.tool_use import (
@@ -108,7 +110,10 @@ def test_without_its_calculator_it_declines_and_cannot_guess(lm):
     declined, guessed = without_calculator(lm, asked), without_calculator(lm, asked, guess=True)
     assert counts(declined)["right"] == 0 and all("calculator" in one.answer for one in declined)
     assert counts(guessed)["right"] <= 1
-    assert all(one.answer.startswith(f"{p.a} plus {p.b} is ") for p, one in zip(asked, guessed, strict=True))
+    for problem, one in zip(asked, guessed, strict=True):
+        begun = lm.tokenizer.encode(f"{problem.a} plus {problem.b} is")
+        assert re.fullmatch(r"-?\d+\.", one.answer)
+        assert one.read == len(lm.tokenizer.apply_chat_template(problem.messages, add_generation_prompt=True) + begun)
     assert counts(declined)["tokens"] < counts(with_calculator(lm, asked))["tokens"] / 3
 
 
@@ -122,7 +127,7 @@ def test_a_mask_fixes_the_form_and_not_the_content(lm):
 def test_a_mask_changes_nothing_that_was_valid(lm):
     asked = problems("+", 3, 3)
     free, masked = (with_calculator(lm, asked, grammar=grammar) for grammar in (False, True))
-    assert [replace(one, read=0) for one in free] == [replace(one, read=0) for one in masked]
+    assert free == masked
 
 
 @pytest.mark.parametrize("grammar", [False, True])
@@ -135,16 +140,20 @@ def test_together_is_what_each_is_alone(lm, grammar):
     for messages, run in zip(conversations, together, strict=True):
         alone = loop(model, messages, TOOLS, max_steps=3)
         assert run.messages == alone.messages and run.finish_reason == alone.finish_reason
-        assert sum(step.tokens for step in run.steps) == sum(step.tokens for step in alone.steps)
+        for name in ("tokens", "passes", "prompt_tokens"):  # read whole each turn, though computed only once
+            assert ([getattr(step.turn, name) for step in run.steps if step.turn]
+                    == [getattr(step.turn, name) for step in alone.steps if step.turn]), name
 
 
-def test_together_reads_each_beginning_once(lm):
-    """The second turn repeats the first one's prompt, and every prompt its system message."""
-    model, messages = LocalModel(lm, GREEDY), Problem(12, "+", 345).messages
-    (run,) = run_together(model, [messages], TOOLS, max_steps=3)
-    alone = loop(model, messages, TOOLS, max_steps=3)
-    reads = [[step.turn.prompt_tokens for step in one.steps if step.turn] for one in (run, alone)]
-    assert reads[0][0] == reads[1][0] and reads[0][1] < reads[1][1] / 2
+def test_a_guess_goes_on_with_the_answer_that_was_begun(lm):
+    """The guess of a model that writes the same sentence itself, under a grammar."""
+    for problem in (Problem(12, "+", 345), Problem(1234, "*", 56)):
+        sentence = f"{problem.begun['content']} "
+        form = {"type": "sequence", "elements": [{"type": "const_string", "value": sentence},
+                                                 {"type": "regex", "pattern": r"-?[0-9]{1,17}\."}]}
+        params = replace(GREEDY, structured_outputs=StructuredOutputsParams(structural_tag={"format": form}))
+        (guess,) = without_calculator(lm, [problem], guess=True)
+        assert run_alone(lm, problem.messages, (), params=params).answer == sentence + guess.answer
 
 
 @given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))

@@ -20,6 +20,10 @@ def test_best_size_for_a_budget(opened, picture):
     assert chart.locator("circle").count() == 1 and chart.locator("path.known").count() >= 1
     first = float(chart.get_attribute("data-size"))
 
+    # the still that GitHub and print show has both curves, and both best models within what was measured
+    assert chart.get_attribute("data-served") == "1e+12" and chart.locator("svg rect").count() == 1
+    assert "Within the measured range" in chart.inner_text()
+
     # nothing served, then as much as the slider has, then a little less: the best model gets smaller
     served = slider(page, 1)
     served.focus()

@@ -1,5 +1,6 @@
 """The page of the server in a real browser: tokens as they arrive, the knobs, stopping, errors, keys, by keyboard."""
 
+import io
 import json
 import re
 import time
@@ -7,6 +8,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from PIL import Image
 
 from course_lib import load
 from course_lib.engine import Engine
@@ -127,6 +129,8 @@ def test_tokens_arrive_one_after_another_and_the_time_line_grows(opened, running
     ticks = [float(x) for x in re.findall(r"M([\d.]+) ", page.get_attribute("#ticks", "d"))]
     assert len(ticks) == n and ticks == sorted(ticks)
     assert float(page.get_attribute("#wait", "width")) == pytest.approx(ticks[0], abs=0.01)
+    begins, ends = map(float, re.fullmatch(r"M([\d.]+) 1H([\d.]+)", page.get_attribute("#longest", "d")).groups())
+    assert ends - begins == pytest.approx(max(b - a for a, b in zip(ticks, ticks[1:])), abs=0.02)
     shown = dict(zip(page.locator("#numbers dt").all_text_contents(), page.locator("#numbers dd").all_text_contents()))
     assert shown["tokens"] == str(n) and shown["tokens of the prompt"] == str(whole["usage"]["prompt_tokens"])
     gaps = sorted(b - a for a, b in zip(ticks, ticks[1:]))
@@ -295,6 +299,81 @@ def test_errors_are_shown_in_the_words_of_the_server(opened, running, knobs, pro
     assert one.page.get_attribute("#error", "role") == "alert" and not one.page.is_visible("#result")
     one.set(temperature=0, top_p=1, min_p=0, max_tokens=20, seed="")
     assert one.send("What is rain?") and not one.page.is_visible("#error")
+
+
+def sent(one):
+    """The body of the next request, as text; the server does not get it."""
+    bodies = []
+    one.page.route("**/v1/chat/completions", lambda route: (bodies.append(route.request.post_data), route.fulfill(
+        content_type="text/event-stream", body=sse(chunk("Hi", [-1], "stop")) + "data: [DONE]\n\n")))
+    one.send("Hi")
+    one.page.unroute("**/v1/chat/completions")
+    return bodies[0]
+
+
+@pytest.mark.parametrize("typed, seed", [("9007199254740993", 2**53 + 1), ("18446744073709551615", 2**64 - 1),
+                                         (" 007 ", 7), ("0", 0), ("", None)])
+def test_a_seed_is_sent_digit_by_digit(opened, running, typed, seed):
+    one = opened(running.url)
+    one.set(seed=typed)
+    assert json.loads(sent(one)).get("seed") == seed
+
+
+@pytest.mark.parametrize("name, typed, said", [
+    ("temperature", "-", "a number is missing"), ("temperature", "1e999", "a number is missing"),
+    ("top_p", "", "a number is missing"), ("presence_penalty", "-", "a number is missing"),
+    ("seed", "12a", "a whole number, or nothing"), ("seed", "1.5", "a whole number, or nothing"),
+    ("seed", "-1", "a whole number, or nothing")])
+def test_a_number_that_is_only_half_typed_is_not_sent(opened, running, name, typed, said):
+    one = opened(running.url)
+    page, asked = one.page, []
+    one.until("() => document.querySelector('#model').textContent === 'pocket'")
+    page.on("request", lambda request: asked.append(request.url))
+    if name.endswith("penalty"):
+        page.click("fieldset summary")
+    page.fill(f"[name={name}]", "")
+    page.type(f"[name={name}]", typed)
+    if name.endswith("penalty"):
+        page.click("fieldset summary")
+        assert not page.is_visible(f"[name={name}]")
+    page.click("#send")
+    field = page.locator(f"label:has([name={name}])")
+    assert field.locator("small").inner_text() == said and field.locator("small").is_visible()
+    assert page.evaluate("document.activeElement.name") == name and asked == []
+    assert page.get_attribute(f"[name={name}]", "aria-invalid") == "true" and page.locator(".knobs small").count() == 1
+    page.fill(f"[name={name}]", "1")
+    assert page.locator(".knobs small").count() == 0 and page.get_attribute(f"[name={name}]", "aria-invalid") is None
+    assert json.loads(sent(one)).get(name, 1) == 1
+
+
+def test_a_half_typed_number_leaves_the_answer_that_is_under_way(opened, running, slowly):
+    one = opened(running.url)
+    one.page.click("#send")
+    one.until(f"() => {TOKENS} >= 1")
+    one.page.fill("[name=seed]", "x")
+    one.page.keyboard.press("Enter")
+    assert one.page.locator(".knobs small").inner_text() == "a whole number, or nothing"
+    one.until(f"() => {STATUS}.startsWith('Finished')")
+
+
+@pytest.mark.parametrize("width", [390, 1000])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_longest_gap_is_seen(opened, running, picture, width, scheme):
+    """A bar of at least 8 pixels a side over the gap, in the colour of the text, with the background around it."""
+    one = opened(running.url, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    one.set(temperature=0, max_tokens=80)
+    one.send("Tell me a story about a dragon.")
+    picture(one.page.locator("#result"), f"timeline-{width}-{scheme}")
+    line = one.page.locator("#timeline")
+    image = Image.open(io.BytesIO(line.screenshot())).convert("RGB")
+    ink = tuple(map(int, re.findall(r"\d+", one.page.evaluate("getComputedStyle(document.body).color"))[:3]))
+    begins, ends = map(float, re.findall(r"[\d.]+", one.page.get_attribute("#longest", "d"))[::2])
+    scale = image.width / float(one.page.get_attribute("#timeline", "viewBox").split()[2])
+    found = [(x, y) for x in range(image.width) for y in range(image.height) if image.getpixel((x, y)) == ink]
+    columns, rows = sorted({x for x, _ in found}), sorted({y for _, y in found})
+    assert len(rows) >= 6 and rows[-1] < 16, "above the lines of the tokens"
+    assert len(found) >= 0.9 * len(columns) * len(rows), "one bar, without gaps"
+    assert [columns[0], columns[-1]] == pytest.approx([begins * scale - 4, ends * scale + 4], abs=3)
 
 
 def test_a_key_is_asked_for_only_where_it_is_needed(opened, lm):

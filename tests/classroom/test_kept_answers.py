@@ -30,11 +30,12 @@ def own_file(tmp_path, monkeypatch):
 
 
 def cell(source, names=None):
-    """Run a source as IPython runs a cell: from a file that does not exist, its lines in linecache."""
+    """Run a source as IPython runs a cell: in a file that does not exist, its lines in linecache, its text in `In`."""
     source = textwrap.dedent(source)
     filename = f"/tmp/ipykernel_1/{hash(source)}.py"
     linecache.cache[filename] = len(source), None, source.splitlines(True), filename
-    names = {"exercise": exercises.exercise} if names is None else names
+    names = {"exercise": exercises.exercise, "In": [""]} if names is None else names
+    names["In"].append(source)
     exec(compile(source, filename, "exec"), names)
     return names
 
@@ -109,6 +110,16 @@ NEEDS = {
     "a class": ("class Box:\n    size = 3\n    def __init__(self, x):\n        self.x = x", "Box(1).x + Box.size"),
     "a dataclass": ("from dataclasses import dataclass\n@dataclass\nclass Box:\n    x: int\n"
                     "    def twice(self):\n        return 2 * self.x", "Box(1).twice()"),
+    "a class without methods": ("from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Box:\n    x: int",
+                                "Box(1).x"),
+    "an object": ("class Box:\n    def f(self):\n        return 1\nbox = Box()", "box.f()"),
+    "a tensor": ("T = torch.ones(2)", "T.sum()"),
+    "a tensor, annotated": ("N = 2\nT: torch.Tensor = torch.ones(\n    N)", "T.sum()"),
+    "the second of a line": ("A = 1; T = {torch.ones(2)}", "len(T)"),
+    "a pattern": ("import re\nPAT = re.compile('a')", "PAT.findall('a')"),
+    "a device": ("DEVICE = torch.device('cpu')", "DEVICE.type"),
+    "a partial function": ("from functools import partial\nhelper = partial(max, 2)", "helper(3)"),
+    "a closure": ("def make(n):\n    def inner():\n        return n\n    return inner\nhelper = make(2)", "helper()"),
     "a default and an annotation": ("BASE = 3\ndef helper(x: Nowhere = BASE) -> Nowhere:\n    return x", "helper()"),
 }
 
@@ -125,11 +136,13 @@ def test_what_an_answer_needs_is_kept_with_it(before, expression, capsys):
 
 
 CANNOT = {
-    "a model": ("from course_lib import load\nlm = load('pocket-draft')", "lm.config", "it uses lm, a LanguageModel"),
-    "a tensor": ("import torch\nT = torch.ones(2)", "T.sum()", "it uses T, a Tensor"),
-    "a closure": ("def make(n):\n    def inner():\n        return n\n    return inner\nhelper = make(2)", "helper()",
-                  "it uses inner, which was defined inside another function"),
-    "an object": ("class Box:\n    def f(self):\n        return 1\nbox = Box()", "box.f()", "it uses box, a Box"),
+    "made by a loop": ("import torch\nfor T in [torch.ones(2)]:\n    pass", "T.sum()", "it uses T, a Tensor"),
+    "two at once": ("import torch\nT, U = torch.ones(2), torch.ones(3)", "T.sum()", "it uses T, a Tensor"),
+    "changed afterwards": ("import torch\nT = torch.ones(2)\nT += 1", "T.sum()", "it uses T, a Tensor"),
+    "a function that sets it": ("import torch\ndef f():\n    global T\n    T = torch.ones(2)\nf()", "T.sum()",
+                                "it uses T, a Tensor, and no statement T = ... in your cells makes it: make it inside"),
+    "what that is made of": ("import torch\nfor T in [torch.ones(2)]:\n    pass\nU = T + 1", "U.sum()",
+                             "it uses T, a Tensor"),
 }
 
 
@@ -140,6 +153,63 @@ def test_what_cannot_be_written_down_is_named(before, expression, words):
     assert found.problem.startswith(words) and found.source == ""
     with pytest.raises(CannotBeWritten, match=words.split(",")[0]):
         load_answer(find("01.2"), found, exercises.explain)
+
+
+SWIGLU = """\
+@exercise("04.2")
+def swiglu(x, gate, up, down):
+    h = x @ gate.T
+    return (h / (1 + (-h).exp()) * (x @ up.T) * TABLE[0]) @ down.T
+"""
+
+
+def test_the_last_statement_counts_and_an_earlier_cell_may_hold_it():
+    names = cell("import torch\nTABLE = torch.zeros(1)")
+    cell("TABLE = [torch.ones(1)]", names)
+    names["In"].append("TABLE = (")  # no Python
+    cell(SWIGLU, names)
+    found = kept()["04.2"]
+    assert found.needs == {"torch": "import torch", "TABLE": "TABLE = [torch.ones(1)]"} and found.problem == ""
+
+
+@pytest.mark.parametrize("before, words", [
+    ("TABLE = []\nTABLE.append(1.0 + 0j)\nTABLE[0] = torch.ones(1)", "the statements of your cells, run once more"),
+    ("TABLE = [0 * torch.ones(1)]\nTABLE[0] += 1", "make something else of it: make it inside the function."),
+    ("for TABLE in [torch.ones(1)]:\n    pass", "no statement TABLE = ... in your cells makes it"),
+])
+def test_an_answer_that_cannot_be_kept_is_named_at_once(before, words, capsys):
+    names = cell(f"import torch\n{before}\n{SWIGLU}")
+    first, second = capsys.readouterr().out.splitlines()
+    assert "04.2 is right" in first
+    assert second.startswith("  It works here, but cannot be kept for your engine of notebook 17: it uses TABLE, ")
+    assert words in second and kept()["04.2"].source == ""
+    cell(SWIGLU.replace("TABLE[0]", "1"), names)
+    assert capsys.readouterr().out.count("\n") == 1 and kept()["04.2"].problem == ""
+
+
+def test_an_answer_of_which_the_engine_has_no_use_is_not_talked_about(capsys):
+    cell("import torch\nfor T in [torch.ones(1)]:\n    pass\n" + MERGE.replace("    # my", "    T.sum()\n    # my"))
+    assert capsys.readouterr().out.count("\n") == 1 and kept()["01.2"].problem
+
+
+def test_a_name_of_the_notebook_is_not_looked_for_in_it_under_another_name(monkeypatch):
+    """PyTorch, once imported, makes the notebook `__mp_main__`, too, and an answer that was loaded has a module."""
+    cell("import re\nPAT = re.compile('a')\n" + MERGE.replace("    # my", "    PAT.match('a')\n    # my"))
+    load_answer(find("01.2"), kept()["01.2"], exercises.explain)
+    names = cell("import re\nPAT = re.compile('a')\n")
+    assert names["PAT"] is vars(sys.modules["your answer to 01.2"])["PAT"], "re caches"
+    for name in ("__main__", "__mp_main__"):
+        monkeypatch.setitem(sys.modules, name, module := type(sys)("__main__"))
+    vars(module).update(names)
+    cell(MERGE.replace("    # my", "    PAT.match('b')\n    # my"), names)
+    assert kept()["01.2"].needs == {"re": "import re", "PAT": "PAT = re.compile('a')"}
+
+
+def test_an_exit_in_a_kept_answer_is_an_error_of_it():
+    cell(MERGE)
+    gone = replace(kept()["01.2"], needs={"sys": "import sys", "TABLE": "TABLE = sys.exit()"})
+    with pytest.raises(CannotBeWritten, match="cannot be loaded: SystemExit"):
+        load_answer(find("01.2"), gone, exercises.explain)
 
 
 ODD = "class Odd:\n    def __getattr__(self, name):\n        raise RuntimeError(name)\nodd = Odd()"
@@ -165,7 +235,7 @@ def test_an_answer_is_kept_where_the_course_is_not_installed(monkeypatch, own_fi
 def test_an_answer_without_a_text_does_not_take_the_place_of_one_with_a_text():
     cell(MERGE)
     exercises.exercise("01.2")(find("01.2").finished)
-    names = cell("import torch\nT = torch.ones(2)\n" + MERGE.replace("    # my", "    T.sum()\n    # my"))
+    names = cell("import torch\nT, U = torch.ones(2, 1)\n" + MERGE.replace("    # my", "    T.sum()\n    # my"))
     assert names["merge"]([1], (1, 2), 3) == [1]
     assert kept()["01.2"].problem == "" and "T.sum" not in kept()["01.2"].source
 
@@ -276,12 +346,13 @@ def test_beside_a_device_nothing_is_written(monkeypatch, capsys):
 WRITER = """
 import sys
 from course_lib.classroom.checks import find
+from course_lib.classroom.exercises import explain
 from course_lib.classroom.kept_answers import keep
 def merge(ids, pair, new_id): return ids
 print("ready", flush=True)
 sys.stdin.readline()
 for i, name in enumerate(sys.argv[2:]):
-    keep(find(name), merge)
+    keep(find(name), merge, explain)
 """
 
 

@@ -1,6 +1,7 @@
 """The engine of the reader's answers: typed in a kernel, kept, loaded in another process, and the same engine still."""
 
 import ast
+import inspect
 import json
 import os
 import re
@@ -11,26 +12,38 @@ import sys
 import time
 import urllib.request
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import openai
 import pytest
 import torch
-from reader_kernel import NOTEBOOKS, solve_everything
+from reader_kernel import NOTEBOOKS, solve_everything, type_cells
 
 from course_lib import DraftModel, SamplingParams, StaticCache, __main__, generate, load, stream
 from course_lib.batch import generate_batch
-from course_lib.checkpoint import LanguageModel
+from course_lib.checkpoint import LanguageModel, find_folder
 from course_lib.classroom import engine_proof, my_engine_command
 from course_lib.classroom.answer_source import Written
 from course_lib.classroom.answers import answer
 from course_lib.classroom.checks import find
 from course_lib.classroom.engine_export import export_text, rename, write_file
 from course_lib.classroom.engine_proof import PROOFS, difference
-from course_lib.classroom.engine_slots import NO_PLACE, PLAIN_ANSWER, SLOTS, PartFailedError, Parts, all_ids, no_place
+from course_lib.classroom.engine_slots import (
+    NO_PLACE,
+    PLAIN_ANSWER,
+    RUNS,
+    SLOTS,
+    PartFailedError,
+    Parts,
+    all_ids,
+    no_place,
+)
 from course_lib.classroom.kept_answers import KeptAnswer, read_answers
 from course_lib.classroom.my_engine import assemble, load_answers
 from course_lib.classroom.own_model import TILE
+from course_lib.classroom.own_sampling import rounded_weights
 from course_lib.command_line import UsageError
 from course_lib.config import ModelConfig
 from course_lib.model import CausalLM
@@ -128,6 +141,77 @@ def test_every_proof_runs_the_parts_that_it_is_about(name, lm):
         engine.weights(engine.lm.own)
         mine.remove("11.1")  # of 4 bits, the grid slides
     assert [key for key in mine if not engine.lm.own.by_id[key].calls] == []
+
+
+def called(engine, run):
+    engine.lm.own.reset()
+    run()
+    return {key for key, part in engine.lm.own.by_id.items() if part.calls}
+
+
+def serve_one(engine, prompt):
+    served = engine.engine(max_num_seqs=2)
+    served.add_request("a", engine.lm.tokenizer.encode(prompt), GREEDY)
+    while served.has_unfinished_requests():
+        served.step()
+
+
+def test_the_list_says_when_each_part_runs(lm):
+    """Each part runs as soon as it is said to, and no part when it is said not to."""
+    engine = assemble(lm, ANSWERS)
+    says = {row.exercise: row.runs for row in engine.parts()}
+    one, draft = "What is rain?", DraftModel(small_lm(num_hidden_layers=1), 3)
+    options = {"penalties": {"repetition_penalty": 1.1}, "top_k": {"top_k": 5}, "top_p": {"top_p": 0.9},
+               "min_p": {"min_p": 0.1}}
+    runs = {"in generation": lambda: list(engine.stream(one, GREEDY)),
+            "above 64 tokens": lambda: list(engine.stream(one * 20, GREEDY)),
+            **{f"with {name}": lambda setting=setting: list(engine.stream(one, replace(GREEDY, **setting)))
+               for name, setting in options.items()},
+            "with a draft": lambda: list(engine.stream(one, GREEDY, draft=draft)),
+            "in serving": lambda: serve_one(engine, "The cat sat " * 8),
+            "in the report": lambda: engine.latency(engine_stream(engine, one))}
+    does = {when: called(engine, run) for when, run in runs.items()}
+    for when, keys in does.items():
+        assert {key for key in says if says[key] == when} <= keys, when
+    assert {key for key in says if says[key] == "in generation"} == does["in generation"]
+    never = {key for key in says if says[key] in ("never", "with bits")}
+    assert not never & set().union(*does.values())
+    quantized = assemble(lm, ANSWERS, bits=8)
+    bits = {row.exercise: row.runs for row in quantized.parts() if row.stage == "quantization"}
+    assert {key for key, when in bits.items() if when == "with bits"} == \
+        {key for key in bits if quantized.rounded and parts_called_by_rounding(lm, 8, key)}
+
+
+def engine_stream(engine, prompt):
+    running = engine.stream(prompt, GREEDY)
+    list(running)
+    return running
+
+
+def parts_called_by_rounding(lm, bits, key):
+    parts = Parts(ANSWERS)
+    rounded_weights(lm.model.state_dict(), parts, bits, None)
+    return parts.by_id[key].calls > 0
+
+
+def test_where_the_functions_of_other_exercises_run():
+    rows = {row.exercise: row.runs for row in assemble(small_lm(), {}).parts(everything=True)}
+    assert [rows[key] for key in ("01.1", "05.5", "06.2", "00.1", "13.3", "16.2", "08.6")] == \
+        ["in training", "in training", "in analysis", "never", "in a client", "in an agent", "never"]
+    assert set(RUNS) <= set(NO_PLACE) and all(rows.values())
+
+
+def test_a_verifier_checks_what_a_draft_called_by_its_name_proposes(functions):
+    pocket = load("pocket")
+    hot = replace(GREEDY, temperature=1.5, seed=0)  # so that something is rejected
+    for some in (["12.3"], ["12.1", "12.2"]):
+        engine = assemble(pocket, {key: ANSWERS[key] for key in some})
+        for name in ("pocket-draft", "counts"):
+            running = engine.stream("What is gravity?", hot, draft=engine.draft(name))
+            assert called(engine, partial(list, running)) == set(some)
+        assert called(engine, partial(list, engine.stream("What is gravity?", GREEDY))) == set()
+    with pytest.raises(ValueError, match="draft = 'big' is not allowed: must be one of pocket-draft, counts"):
+        engine.draft("big")
 
 
 @pytest.mark.parametrize("some", [IDS[::2], IDS[1::2], IDS[:18], IDS[18:], []],
@@ -470,7 +554,9 @@ def test_list_and_ask_with_nothing_kept(tmp_path, capsys, monkeypatch):
     assert my_engine_command.main(["ask", "What is rain?"]) == 0
     prompt = [{"role": "user", "content": "What is rain?"}]
     expected = generate(load("pocket-draft"), prompt, SamplingParams(temperature=0, max_tokens=200)).text
-    assert capsys.readouterr().out == expected + "\n"
+    out, err = capsys.readouterr()
+    assert out == expected + "\n"
+    assert re.fullmatch(r"First token after \d+ ms, then \d+\.\d ms a token: \d+ tokens per second\.\n", err)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -522,16 +608,135 @@ def test_in_a_chat_a_part_that_fails_is_told_and_replaced(tmp_path, capsys, monk
     lines = iter(["What is rain?", "What is snow?", ""])
     monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
     assert my_engine_command.main(["chat"]) == 0
-    out = capsys.readouterr().out
-    prompt = [{"role": "user", "content": "What is snow?"}]
-    expected = generate(lm, prompt, SamplingParams(temperature=0, max_tokens=200)).text
-    assert "your lookup (02.1) raised ArithmeticError: tired; from now on" in out and out.endswith(f"\n{expected}\n")
+    out, err = capsys.readouterr()
+    talk, params = [{"role": "user", "content": "What is rain?"}], SamplingParams(temperature=0, max_tokens=200)
+    rain = generate(lm, talk, params).text
+    talk += [{"role": "assistant", "content": rain}, {"role": "user", "content": "What is snow?"}]
+    assert err == "your lookup (02.1) raised ArithmeticError: tired; from now on course_lib's takes its place\n"
+    assert out.endswith(f"\n{rain}\n{generate(lm, talk, params).text}\n")
+
+
+def tired(signature, after, otherwise):
+    """An answer that changes its mind after sixty calls, which are more than a check and the proofs make."""
+    source = f"def {signature}:\n    n.append(1)\n    if len(n) > 60:\n        {after}\n    return {otherwise}"
+    return {"needs": {"torch": "import torch", "sys": "import sys", "n": "n = []"}, "source": source}
+
+
+LOOKUP = ("lookup(weight, ids)", "raise ArithmeticError('tired')", "weight[ids]")
+GONE = "your lookup (02.1) raised ArithmeticError: tired; from now on course_lib's takes its place"
+
+
+@pytest.fixture
+def command(solved, tmp_path, monkeypatch, capsys):
+    """The command with a few of the kept answers, changed; status, output and errors."""
+    def run(changes, *arguments):
+        data = json.loads(solved.with_name("progress.answers.json").read_text())["answers"]
+        chosen = {key: data[key] | change for key, change in changes.items()}
+        (tmp_path / "progress.answers.json").write_text(json.dumps({"answers": chosen}))
+        monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
+        monkeypatch.setenv("COURSE_MODEL", "pocket-draft")
+        return __main__.main(["my-engine", *arguments]), *capsys.readouterr()
+
+    return run
+
+
+def test_a_part_that_fails_after_the_proof_is_told_and_the_command_goes_on(command):
+    prompt = [{"role": "user", "content": "What is gravity?"}]
+    expected = generate(load("pocket-draft"), prompt, SamplingParams(temperature=0, max_tokens=200)).text
+    changes = {"02.1": tired(*LOOKUP), "04.1": {}}
+    status, out, err = command(changes, "ask", "What is gravity?")
+    assert (status, err.splitlines()[:-1]) == (0, [GONE]) and out.endswith(f"\n{expected}\n")
+    status, out, err = command(changes, "list")
+    assert (status, err) == (0, f"{GONE}\n") and "(yours raised ArithmeticError: tired)" in out
+    assert "1 of 39 parts is yours: 1 in generation." in out and "tokens per second" in out
+    leaves = tired(LOOKUP[0], "sys.exit()", LOOKUP[2])
+    status, out, err = command({"02.1": leaves}, "ask", "What is gravity?")
+    assert status == 0 and "your lookup (02.1) raised SystemExit: ; from" in err and expected in out
+
+
+def test_what_a_part_returns_after_the_proof_may_end_the_command_in_one_line(command):
+    changes = {"02.1": tired(LOOKUP[0], "return weight[ids] * torch.nan", LOOKUP[2])}
+    for arguments in (["ask", "What is gravity?"], ["list"]):
+        status, out, err = command(changes, *arguments)
+        assert status == 2 and err.count("\n") == 1
+        assert "the engine fails at what one of your functions returns: ValueError: the model's logits are not" in err
+    assert out.count("\n") == len(SLOTS) + 1, "the table is printed"
+
+
+@pytest.mark.parametrize("body, words", [
+    ("raise ArithmeticError('too large')", "yours raised ArithmeticError: too large"),
+    ("return None", "what it returns makes the engine fail: AttributeError")])
+def test_a_quantizer_that_fails_on_real_matrices_is_named(command, body, words):
+    first, rest = read_answers()["11.2"].source.split("\n", 1)
+    wrong = {"source": f"{first}\n    if weight.numel() > 4000: {body}\n{rest}"}
+    status, out, err = command({"11.2": wrong, "04.2": {}}, "list", "--bits", "8")
+    assert (status, err) == (0, "") and words.removeprefix("yours ") in out and "1 of 39 parts is yours" in out
+
+
+def test_a_server_says_in_one_line_which_part_has_failed(solved, tmp_path):
+    data = json.loads(solved.with_name("progress.answers.json").read_text())["answers"]
+    chosen = {"02.1": data["02.1"] | tired(*LOOKUP)}
+    (tmp_path / "progress.answers.json").write_text(json.dumps({"answers": chosen}))
+    prompt = [{"role": "user", "content": "What is gravity?"}]
+    with served(tmp_path / "progress.json") as (process, line):
+        url = re.search(r"http://127.0.0.1:\d+", line)[0]
+        with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+            def said():
+                return client.chat.completions.create(model="my-engine", messages=prompt, temperature=0, max_tokens=24)
+
+            with pytest.raises(openai.InternalServerError, match="the engine failed"):
+                for _ in range(60):
+                    said()
+            text = said().choices[0].message.content
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert text == generate(load("pocket-draft"), prompt, GREEDY).text
+    assert "Traceback" not in err and err.count(GONE) == 1
+
+
+def test_an_answer_that_uses_a_tensor_of_another_cell_comes_out_of_the_kernel(tmp_path):
+    """Typed in a kernel, in which PyTorch has made the notebook `__mp_main__`; used in another process."""
+    swiglu = inspect.getsource(ANSWERS["04.2"]).replace("return ", "return TABLE * ")
+    piece, norm = (inspect.getsource(ANSWERS[key]).replace("\n", f"\n    assert {uses}\n", 1)
+                   for key, uses in (("01.3", 'PAT.match("a")'), ("04.1", "ROW.sum() == 1")))
+    cells = type_cells(tmp_path / "progress.json", "from course_lib.classroom import exercise\nimport re, torch",
+                       "TABLE = torch.tensor([1.0])  # all of them", 'PAT = re.compile("a")',
+                       f'@exercise("04.2")\n{swiglu}', f'@exercise("01.3")\n{piece}',
+                       "ROW, COLUMN = torch.ones(2, 1)", f'@exercise("04.1")\n{norm}')
+    assert [cell.count("\n") for cell in cells[3:]] == [1, 1, 0, 2]
+    assert "It works here, but cannot be kept for your engine of notebook 17: it uses ROW, a Tensor" in cells[-1]
+    kept = read_answers(tmp_path / "progress.answers.json")
+    assert kept["04.2"].needs["TABLE"] == "TABLE = torch.tensor([1.0])" and kept["01.3"].problem == ""
+    status, out, err = course("list", "--model", "pocket-draft", COURSE_PROGRESS=str(tmp_path / "progress.json"))
+    assert (status, err) == (0, "") and "2 of 39 parts are yours: 2 in generation." in out
+    assert re.search(r"04\.1 +course_lib .*it uses ROW, a Tensor, and no statement ROW = \.\.\. in your cells", out)
+
+
+@pytest.mark.parametrize("options, words", [
+    ([], 'assemble(load("pocket-draft"), MINE)'),
+    (["--model", "pocket"], 'assemble(load("pocket"), MINE)'),
+    (["--bits", "4", "--group-size", "16", "--draft", "counts"],
+     'assemble(load("pocket-draft"), MINE, bits=4, group_size=16)\n'
+     '    for text in engine.stream(question, SamplingParams(temperature=0), draft=engine.draft("counts")):')])
+def test_the_options_of_an_export_are_in_the_file(command, options, words, tmp_path):
+    path = tmp_path / "x.py"
+    status, out, _ = command({"04.2": {}}, "export", "--to", str(path), *options)
+    assert status == 0 and out.startswith(f"{path} holds 1 function of yours: ")
+    assert words in path.read_text()
+
+
+def test_a_model_in_a_folder_is_found_from_elsewhere(monkeypatch):
+    folder = Path(find_folder("pocket-draft"))
+    monkeypatch.chdir(folder.parent)
+    options = my_engine_command.parser().parse_args(["export", "--model", f"./{folder.name}"])
+    assert my_engine_command.model_name(options) == str(folder.resolve())
 
 
 @pytest.mark.parametrize("arguments, words", [
     (["ask", "--model", "pocket-draft", "a b " * 2000], "tokens"), (["--bits", "9"], "from 2 to 8"),
     (["list", "--model", "/nope"], "no model in /nope"),
     (["list", "--bits", "4", "--group-size", "7", "--model", "pocket-draft"], "group"), (["fly"], "'fly'"),
+    (["ask", "--top-p", "3", "--model", "pocket-draft", "hi"], "top_p = 3.0"), (["chat", "--draft", "big"], "'big'"),
     (["serve", "--host", "0.0.0.0", "--model", "pocket-draft"], "key"), (["ask"], "question")])
 def test_wrong_use_is_one_line(arguments, words, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))

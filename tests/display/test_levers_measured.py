@@ -1,12 +1,14 @@
 """Every setting in multiples of the plain one: better is solid, worse is hatched, noise is neither."""
 
 import re
+from itertools import pairwise
 
 import pytest
 from diagrams.well_drawn import check, hatched, rects, words
 
 from course_lib import SamplingParams
 from course_lib.analysis.lever_settings import Setting
+from course_lib.analysis.lever_stored import COMPILED, Stored
 from course_lib.analysis.levers import SETTINGS, Row
 from course_lib.display.levers_measured import (
     ANSWERS,
@@ -45,6 +47,27 @@ def test_better_is_solid_worse_is_hatched_and_noise_is_neither():
     assert {"0.25", "0.90", "1.04", "12", "3.0", "one lever", "several", "plain", "4 ms", "2.500"} <= {*words(drawing)}
     points = [part for part in drawing.parts if part.startswith("<circle")]
     assert len(points) == 2 + 2 + 5 + 1, "of int4, of the batch, of both, and the legend's"
+
+
+def test_the_names_of_columns_share_a_line_and_do_not_touch():
+    areas = {text: area for text, area in measured_drawing(ROWS).texts}
+    heads = [areas[text] for text in ("cost", "token", "gap", "memory", "perpl.", "right")]
+    assert len({area.bottom for area in heads}) == 1
+    assert all(one.right + 3 < other.left for one, other in pairwise(heads))
+
+
+def test_what_was_measured_elsewhere_is_last_and_says_so():
+    """In multiples of its own plain setting; where this run has measured it, this run's numbers are shown."""
+    compiled = Setting(compiled=True)
+    stored = Stored(row(compiled, cost=0.25, gap=1.5), row(cost=0.5, gap=3.0), "a large machine", 52)
+    drawing = check(lambda: measured_drawing(ROWS, [stored]))
+    places = {text: area.top for text, area in drawing.texts}
+    said = "not of this run, stored: a large machine"
+    assert places["several"] < places[said] < places["compiled"]
+    assert drawing.description.endswith("Not of this run, stored: a large machine. compiled: cost 0.50, gap 0.50.")
+    assert drawing.height > measured_drawing(ROWS).height
+    own = measured_drawing((*ROWS, row(compiled, cost=0.9)), [stored])
+    assert said not in words(own) and "compiled" in words(own)
 
 
 def test_no_number_lies_on_hatching():
@@ -89,7 +112,7 @@ def test_two_of_24_are_chance_and_three_are_not(right, way):
 
 def test_all_settings_of_the_course_have_room():
     rows = [row(setting, *[1 + 0.37 * (i + j) for j in range(5)], (20, 10)) for i, setting in enumerate(SETTINGS)]
-    drawing = check(lambda: measured_drawing(rows))
+    drawing = check(lambda: measured_drawing(rows, [COMPILED]))
     names = {text: area for text, area in drawing.texts if text in {one.name for one in rows}}
     assert len(names) == len(SETTINGS)
     assert max(area.right for area in names.values()) < MIDDLES["dollars_per_million"] - CELL[0] / 2

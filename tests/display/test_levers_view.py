@@ -14,7 +14,7 @@ from course_lib.analysis import levers
 from course_lib.analysis.customers import CUSTOMERS, Limit, score
 from course_lib.analysis.lever_settings import Setting
 from course_lib.analysis.levers import BETTER, SETTINGS, Row
-from course_lib.display.levers_chart import PLOT, Axis, Chart, between, meets, within
+from course_lib.display.levers_chart import DOT, PLOT, Axis, Chart, between, meets, within
 from course_lib.display.levers_page import levers_html, still
 from course_lib.display.levers_picture import levers_drawing
 from course_lib.display.levers_view import (
@@ -203,6 +203,26 @@ def test_no_name_covers_a_point_or_the_line_of_another(customer):
 
 
 @pytest.mark.parametrize("seed", range(6))
+def test_in_a_crowd_no_line_to_a_name_runs_through_another_point(seed):
+    draw = Random(seed)
+    rows = [row(setting, draw.lognormvariate(5, 0.3), 50, draw.lognormvariate(2, 0.5), 40) for setting in SETTINGS]
+    chart = Chart.of(rows, [], "gap_s", "dollars_per_million")
+    for spot, name in chart.names.items():
+        line = between(spot, meets(spot, name.area)) if name else []
+        way = [point for point in line if math.dist(point, spot) > 2 * DOT]
+        assert all(math.dist(point, other) >= DOT + 2 for point in way for other in chart.spots if other != spot)
+
+
+def test_points_that_overlap_are_two():
+    """Each has a ground of paper, wider than itself."""
+    drawing = levers_drawing(ROWS, [])
+    circles = [part for part in drawing.parts if part.startswith("<circle")]
+    grounds, points = circles[::2], circles[1::2]
+    assert len(grounds) == len(points) == len(ROWS)
+    assert all("f-paper" in ground and f'r="{DOT + 2}"' in ground for ground in grounds)
+
+
+@pytest.mark.parametrize("seed", range(6))
 def test_in_a_crowd_no_name_lies_on_the_line_to_another(seed):
     draw = Random(seed)
     rows = [row(setting, draw.lognormvariate(5, 0.3), 50, draw.lognormvariate(2, 0.5), 40) for setting in SETTINGS]
@@ -260,7 +280,7 @@ def test_shapes_say_what_colours_say(customer):
     crosses = [path for thick in (2.6, 3.6) for path in paths(drawing, thick)]
     assert len(crosses) == 2 * forbidden
     circles = [part for part in drawing.parts if part.startswith("<circle")]
-    assert len(circles) == len(ROWS) - forbidden + 1, "and the ring"
+    assert len([part for part in circles if 'r="8"' in part]) == len(ROWS) - forbidden
     [ring] = [part for part in circles if 'r="16"' in part]
     x, y = Chart.of(ROWS, view.front, "gap_s", "dollars_per_million").place(view.chosen)
     assert (float(re.search('cx="(.*?)"', ring)[1]), float(re.search('cy="(.*?)"', ring)[1])) == pytest.approx(

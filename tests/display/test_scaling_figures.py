@@ -40,6 +40,18 @@ def test_without_laws_points_are_joined_and_with_laws_each_size_has_its_curves()
     assert x[0] == pytest.approx(FEWEST_TOKENS / 1e6) and y[-1] == pytest.approx(LAW.loss(smallest, x[-1] * 1e6))
 
 
+def test_a_size_looks_the_same_in_every_figure_and_its_name_and_its_curves_end_at_its_last_run():
+    runs, few = results(), [run for run in results() if run.size in (3, 8)]
+    looks = [{(line.get_xdata()[0], line.get_ydata()[0]): (line.get_color(), line.get_marker())
+              for line in scaling_figures.losses(some).axes[0].lines if line.get_marker() in MARKERS}
+             for some in (runs, few)]
+    assert looks[1].items() <= looks[0].items() and len(set(looks[0].values())) == len({run.size for run in runs})
+    figure = scaling_figures.losses(runs, {"one": LAW}, fewest_tokens=FEWEST_TOKENS)
+    last = {f"size {run.size}": (run.tokens / 1e6, run.loss) for run in runs}
+    assert {text.get_text(): text.xy for text in figure.axes[0].texts} == last
+    assert sorted(line.get_xdata()[-1] for line in curves(figure)) == sorted(x for x, _ in last.values())
+
+
 def test_what_was_trained_again_is_a_ring_where_it_landed():
     runs = [run for run in results() if run.size == 2]
     figure = scaling_figures.losses(runs, again=[(5e5, 3.25)])

@@ -14,9 +14,9 @@ GOOD = 0.95  # of pencil 16.2
 COMPUTED = {
     "1.76 dollars": BILL,
     "120 of 120": 4 * 30,
-    "0 of 240": 0,
+    "120 right answers of 120": 4 * 30,
+    "the other 29": 48.3 - 19.3,  # of the printed means
     "ten-digit": 10,
-    "66 are": 37 + 29,
     # pencil 16.1
     "2,500 · 190": STEP,
     "· 190": EARLIER,
@@ -39,7 +39,8 @@ COMPUTED = {
 }
 
 KNOWN = {
-    "for 20 turns": "an assumption of pencil 16.1",
+    "the 20 turns": "an assumption of pencil 16.1",
+    "in 40,": "counted beside EXPECTED in tests/analysis/test_tool_use.py",
     "200,000 brackets": "what the check tries",
     "3,000 tokens": "an assumption of the problem",
     "500 tokens": "an assumption of the problem",

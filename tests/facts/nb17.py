@@ -1,5 +1,7 @@
 """Numbers in the prose of notebook 17 that none of its cells prints."""
 
+import math
+from dataclasses import replace
 from inspect import signature
 from itertools import takewhile
 
@@ -7,30 +9,14 @@ from course_lib import load
 from course_lib.analysis.customers import CUSTOMERS
 from course_lib.analysis.lever_runs import NEW_TOKENS, Bench, prompts, sampled_answers
 from course_lib.analysis.lever_settings import Setting
+from course_lib.analysis.lever_stored import COMPILED
 from course_lib.analysis.levers import WARM, measure
 from course_lib.analysis.other_engines import scale_out
 from course_lib.analysis.quantization import first_questions, right_answers
 from course_lib.analysis.roofline import MACHINES
 from course_lib.costs import LLAMA_3_8B, LLAMA_3_70B, weight_bytes
 from course_lib.display.levers_measured import OF_TIMES
-from course_lib.paging import BlockManager
-from course_lib.scheduler import Scheduler
-
-
-def reading_passes(asked, **options):
-    """Passes that read prompts, where one request comes alone and all others together when it has been answered."""
-    blocks = BlockManager(32 * 64, 16, **options)
-    scheduler, reading = Scheduler(blocks, max_num_seqs=32), []
-    for group in (asked[:1], asked[1:]):
-        for i, ids in enumerate(group):
-            scheduler.add(str(i), ids, max_tokens=NEW_TOKENS)
-        reading.append(0)
-        while scheduler.has_unfinished():
-            batch = scheduler.schedule()
-            reading[-1] += any(work.num_tokens > 1 for work in batch.work)
-            scheduler.update(batch, [0 for work in batch.work if work.gets_token])
-    return reading[-1]
-
+from course_lib.engine import Engine
 
 LM = load("pocket")
 ASKED = prompts(LM, 33)
@@ -43,23 +29,35 @@ CUT, COPIES = scale_out(LLAMA_3_8B, MACHINES["H100 SXM"], 8, readers=8, context=
 EXCHANGES_S = 2 * 32 * 10e-6
 
 BENCH = Bench(LM)
+SHARED = len([*takewhile(lambda column: len(set(column)) == 1, zip(*ASKED))])
+READ = sum(map(len, ASKED)) / len(ASKED)
+A_PASS = signature(Engine).parameters["max_num_batched_tokens"].default
 HELD = {name: sum(BENCH.held_bytes(Setting(name))) for name in ("float32", "int8", "int4")}
 NIGHT = CUSTOMERS["nightly"].tokens_per_s
 QUESTIONS = signature(measure).parameters["questions"].default
 
 COMPUTED = {
-    "203 tokens": sum(map(len, ASKED)) / len(ASKED),
-    "188 of its": len([*takewhile(lambda column: len(set(column)) == 1, zip(*ASKED))]),
-    "takes 14 of": reading_passes(ASKED, enable_prefix_caching=False),
-    "it takes 2": reading_passes(ASKED, enable_prefix_caching=True),
+    "52 seconds": COMPILED.before_s,
+    "1,024 tokens": LM.config.max_position_embeddings,
+    "203 tokens": READ,
+    "188 of its": SHARED,
+    "168 MB": BENCH.held_bytes(Setting(max_num_seqs=32))[1] / 1e6,
+    "227 tokens": READ + NEW_TOKENS,
+    "512 tokens": A_PASS,
+    "6,500 tokens": round(32 * READ, -2),
+    "13 passes": math.ceil(32 * READ / A_PASS),
+    "· 15 =": round(READ - SHARED),
+    "480 tokens": 32 * round(READ - SHARED),
     "24 tokens": NEW_TOKENS,
     "24 capitals": QUESTIONS,
     "24 tool calls": QUESTIONS,
-    "one of 24": QUESTIONS,
+    "two of 24": QUESTIONS,
     "all 185": len(CAPITALS),
     "knows 179": sum(right_answers(LM, CAPITALS)),
-    "only 171": sum(sampled_answers(LM, CAPITALS, WARM)),
+    "only 165": sum(sampled_answers(LM, CAPITALS, WARM)),
+    "it is 171": sum(sampled_answers(LM, CAPITALS, replace(WARM, top_p=0.95))),
     "30 % from": OF_TIMES - 1,
+    "From 0.72": math.ceil(100 * sum(BENCH.held_bytes(Setting("int8", draft="counts"))) / HELD["float32"]) / 100,
     "need 0.29": HELD["int4"] / HELD["float32"],
     "int8 weights 0.36": HELD["int8"] / HELD["float32"],
     "100 million tokens": NIGHT * 8 * 3600 / 1e6,
@@ -84,7 +82,8 @@ COMPUTED = {
 }
 
 KNOWN = {
-    "1.0 to 1.3 times": "notebook 09",
+    "between 0.4 and 0.9": "runs on several processors",
+    "0.10 to 0.13": "vLLM's issues 21797 and 31883",
     "a card of 80": "NVIDIA H100 datasheet",
     "100 tokens": "a story of `CUSTOMERS`",
     "10,000 users": "a story of `CUSTOMERS`",

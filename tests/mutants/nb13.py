@@ -2,6 +2,7 @@
 
 import codecs
 import re
+import unicodedata
 
 from mutants import mutant, variant
 
@@ -103,6 +104,73 @@ def decode_increment_with_characters_of_three_bytes_at_most(held, new):
             if error.start == 0 and error.reason == "unexpected end of data":
                 return data[:-n].decode(errors="replace"), data[-n:]
     return data.decode(errors="replace"), b""
+
+
+def decode_unless(lowest, highest):
+    """A right answer, except that it never waits for a character whose first byte is in a range."""
+    def decode_increment(held, new):
+        data = held + new
+        text, used = codecs.utf_8_decode(data, "replace", False)
+        if used < len(data) and lowest <= data[used] <= highest:
+            return data.decode(errors="replace"), b""
+        return text, data[used:]
+    return decode_increment
+
+
+@mutant("13.1", "F1 begins a character of 4 bytes: hold it until all of them are there (Hypothesis tried random inputs")
+def decode_increment_that_waits_for_f0_and_f4_only(held, new):
+    return decode_unless(0xF1, 0xF3)(held, new)
+
+
+@mutant("13.1", "C4 begins a character of 2 bytes: hold it until all of them are there (Hypothesis tried random inputs")
+def decode_increment_that_waits_for_latin_only(held, new):
+    return decode_unless(0xC4, 0xDE)(held, new)
+
+
+@mutant("13.1", "E3 begins a character of 3 bytes: hold it until all of them are there (Hypothesis tried random inputs")
+def decode_increment_that_does_not_wait_for_japanese(held, new):
+    return decode_unless(0xE3, 0xE5)(held, new)
+
+
+def decode_otherwise(held, new, encoding="utf-8", change=str):
+    """A right answer, but for the encoding or a change to the text."""
+    data = held + new
+    used = codecs.utf_8_decode(data, "replace", False)[1]
+    return change(data[:used].decode(encoding, errors="replace")), data[used:]
+
+
+@mutant("13.1", "no character is changed, added or left out (Hypothesis tried random inputs")
+def decode_increment_that_drops_a_byte_order_mark(held, new):
+    return decode_otherwise(held, new, "utf-8-sig")
+
+
+@mutant("13.1", "no character is changed, added or left out (Hypothesis tried random inputs")
+def decode_increment_with_the_line_ends_of_unix(held, new):
+    return decode_otherwise(held, new, change=lambda text: text.replace("\r\n", "\n"))
+
+
+@mutant("13.1", "no character is changed, added or left out (Hypothesis tried random inputs")
+def decode_increment_that_joins_accents(held, new):
+    return decode_otherwise(held, new, change=lambda text: unicodedata.normalize("NFC", text))
+
+
+@mutant("13.1", "U+FFFD may also be a character")
+def decode_increment_with_question_marks(held, new):
+    return decode_otherwise(held, new, change=lambda text: text.replace("\ufffd", "?"))
+
+
+@mutant("13.1", "ValueError: no zeros")
+def decode_increment_that_raises_on_a_zero(held, new):
+    if 0 in new:
+        raise ValueError("no zeros")
+    return decode_otherwise(held, new)
+
+
+@mutant("13.1", "remembers something from call to call")
+def decode_increment_that_is_right_the_second_time(held, new, seen=set()):  # noqa: B006
+    first = b"\xf1" in new and new not in seen
+    seen.add(new)
+    return ("", b"") if first else decode_otherwise(held, new)
 
 
 @mutant("13.1", "return a str, not bytes")
@@ -269,6 +337,56 @@ def release_that_holds_any_letter_of_a_stop(held, new, stops):
     while n < len(text) and any(text[len(text) - n - 1 :] in "".join(stops) + s.lower() for s in stops):
         n += 1
     return (text[: len(text) - n], text[len(text) - n :], None)
+
+
+def release_with(held, new, stops, same=lambda text: text):
+    """A right answer for these stop strings, compared after `same`."""
+    text = held + new
+    found = [(same(text).find(same(s)) + len(s), -len(s), s) for s in stops if same(s) in same(text)]
+    if found:
+        end, minus, s = min(found)
+        return text[: end + minus], "", s
+    for start in range(len(text)):
+        if any(same(s).startswith(same(text[start:])) for s in stops):
+            return text[:start], text[start:], None
+    return text, "", None
+
+
+@mutant("13.2", "have any length and any characters (Hypothesis")
+def release_of_the_first_two_stops(held, new, stops):
+    return release_with(held, new, stops[:2])
+
+
+@mutant("13.2", "have any length and any characters (Hypothesis")
+def release_of_the_first_four_stops(held, new, stops):
+    return release_with(held, new, stops[:4])
+
+
+@mutant("13.2", "have any length and any characters (Hypothesis")
+def release_of_stops_in_english(held, new, stops):
+    return release_with(held, new, [s for s in stops if s.isascii()])
+
+
+@mutant("13.2", "have any length and any characters (Hypothesis")
+def release_of_short_stops(held, new, stops):
+    return release_with(held, new, [s for s in stops if len(s) <= 9])
+
+
+@mutant("13.2", "hold it, and show the rest as it is (Hypothesis")
+def release_that_holds_nine_characters(held, new, stops):
+    shown, left, stop = release_with(held, new, stops)
+    return shown + left[:-9], left[-9:], stop
+
+
+@mutant("13.2", "show all of it as it is; a is not A (Hypothesis tried")
+def release_in_any_case(held, new, stops):
+    return release_with(held, new, stops, same=str.lower)
+
+
+@mutant("13.2", "show all of it as it is; a is not A (Hypothesis tried")
+def release_with_question_marks(held, new, stops):
+    shown, left, stop = release_with(held, new, stops)
+    return shown.replace("\ufffd", "?"), left, stop
 
 
 @variant("13.2")

@@ -92,6 +92,13 @@ def objective_without_exponentials(params, num_parameters, num_tokens, losses, d
     return huber_loss(predicted.log(), losses.log(), reduction="sum", delta=delta)
 
 
+@mutant("15.2", "the three terms of each run")
+def objective_that_adds_over_the_runs(params, num_parameters, num_tokens, losses, delta=1e-3):
+    a, b, e, alpha, beta = params
+    terms = torch.stack((a - alpha * num_parameters.log(), b - beta * num_tokens.log(), e.expand(len(losses))))
+    return huber_loss(torch.logsumexp(terms, 1), losses.log(), reduction="sum", delta=delta)
+
+
 @mutant("15.2", "torch.logsumexp")
 def objective_that_leaves_the_logarithms(params, num_parameters, num_tokens, losses, delta=1e-3):
     a, b, e, alpha, beta = params
@@ -191,6 +198,11 @@ def optimum_without_the_text(law, flops):
 def optimum_with_n_and_d_exchanged_for_a_small_budget(law, flops):
     N, D = law.optimal(flops)
     return 2 * N, D / 2
+
+
+@variant("15.3")
+def optimum_as_a_list(law, flops):
+    return list(law.optimal(flops))
 
 
 @variant("15.3")

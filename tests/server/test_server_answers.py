@@ -166,6 +166,28 @@ def test_log_probabilities_of_a_text_stand_beside_its_tokens(client):
     assert streamed == pytest.approx(lists.token_logprobs, abs=TOLERANCE)
 
 
+def test_the_chosen_token_is_among_the_top_of_a_text(client):
+    """As OpenAI has it: up to one more than were asked for, and with 0 the chosen one alone."""
+    ask = partial(client.completions.create, model="pocket-draft", prompt=STORY, temperature=1.8, seed=1, max_tokens=40)
+    for asked in (0, 1, 3):
+        lists = ask(logprobs=asked).choices[0].logprobs
+        sizes = {len(top) for top in lists.top_logprobs}
+        assert sizes <= {asked, asked + 1} - {0}
+        assert [top[token] for token, top in zip(lists.tokens, lists.top_logprobs, strict=True)] == lists.token_logprobs
+    assert sizes == {3, 4}, "at this temperature many tokens are not among the three likeliest"
+
+
+def test_which_stop_has_ended_a_choice(client, draft):
+    expected = generate(draft, QUESTION, SamplingParams(temperature=0, max_tokens=12))
+    ask = partial(client.chat.completions.create, model="pocket-draft", messages=QUESTION, temperature=0, max_tokens=12)
+    stop, token = expected.text[9:12], expected.token_ids[5]
+    for reason, options in ((stop, {"stop": stop}), (token, {"extra_body": {"stop_token_ids": [token]}}), (None, {})):
+        whole = ask(**options).choices[0]
+        *_, last = ask(stream=True, **options)
+        assert whole.stop_reason == last.choices[0].stop_reason == reason
+        assert whole.finish_reason == ("length" if reason is None else "stop")
+
+
 def test_without_top_log_probabilities(client):
     answer = client.chat.completions.create(model="pocket-draft", messages=QUESTION, max_tokens=2, temperature=0,
                                             logprobs=True)
@@ -183,8 +205,15 @@ def test_ids_and_seconds_only_where_they_are_asked_for(client, draft):
     assert all(choice.delta.content == draft.tokenizer.decode(choice.token_ids) for choice in choices[1:-1])
     for choice in (*choices[1:], whole):
         assert len(choice.step_seconds) == len(choice.token_ids) and all(0 < s < 10 for s in choice.step_seconds)
-    plain = ask().choices[0]
-    assert not {"token_ids", "step_seconds"} & set(plain.model_dump())
+    prompt = draft.tokenizer.apply_chat_template(QUESTION, add_generation_prompt=True)
+    assert ask(extra_body=extras).prompt_token_ids == prompt
+    plain = ask()
+    assert not {"token_ids", "step_seconds"} & set(plain.choices[0].model_dump())
+    assert "prompt_token_ids" not in plain.model_dump()
+    texts = client.completions.create(model="pocket-draft", prompt=["The", STORY], n=2, max_tokens=1,
+                                      extra_body={"return_token_ids": True})
+    prompts = [draft.tokenizer.encode_prompt(text) for text in ("The", "The", STORY, STORY)]
+    assert [choice.prompt_token_ids for choice in texts.choices] == prompts
 
 
 def test_stop_strings_end_the_text_wherever_tokens_end(client, draft):

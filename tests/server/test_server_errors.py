@@ -4,7 +4,9 @@ import hmac
 import json
 import sys
 import threading
+import time
 import weakref
+from contextlib import contextmanager
 from functools import partial
 
 import openai
@@ -16,6 +18,7 @@ from course_lib.engine import Engine
 from course_lib.server import Limits, chat_requests, engine_thread, serve_in_background
 from course_lib.server.chat_requests import ChatCompletionRequest
 from course_lib.server.errors import ApiError
+from course_lib.server.jobs import Jobs
 from course_lib.server.requests import parse
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -55,6 +58,7 @@ def refused(server, path, body, status, param, *words):
     ("stop", "x" * 201, 400, ["stop = ", "at most 200 characters"]),
     ("stop", 3, 422, ["stop = 3", "string or"]),
     ("stop_token_ids", [-1], 400, ["stop_token_ids", ">= 0"]),
+    ("stop_token_ids", [5] * 1001, 400, ["len(stop_token_ids) = 1001", "at most 1000"]),
     ("stream", "yes", 422, ["stream = 'yes'", "boolean"]),
     ("stream_options", {"include_usage": True}, 400, ["stream_options", "without stream"]),
     ("user", 3, 422, ["user = 3"]),
@@ -69,7 +73,7 @@ def test_a_setting_out_of_its_range(server, path, field, value, status, words):
 
 
 @pytest.mark.parametrize("more, status, param, words", [
-    ({"messages": []}, 422, "messages", ["at least 1 item"]),
+    ({"messages": []}, 422, "messages", ["messages = [] is not allowed: must be a list of at least one message"]),
     ({"messages": "Hi"}, 422, "messages", ["messages = 'Hi'", "array"]),
     ({"messages": [{"role": "wizard", "content": "Hi"}]}, 422, "messages[0].role", ["'wizard'", "'user'"]),
     ({"messages": [USER, {"role": "user", "content": 3}]}, 422, "messages[1].content", ["= 3", "string or", "array"]),
@@ -93,19 +97,40 @@ def test_a_setting_out_of_its_range(server, path, field, value, status, words):
     ({"max_completion_tokens": 0}, 400, "max_completion_tokens", ["max_completion_tokens = 0", ">= 1"]),
     ({"messages": [USER | {"content": "a b" * 2000}]}, 400, "messages", ["tokens", "at most 1023"]),
     ({"tools": [{"type": "function", "function": {"name": "two words"}}]}, 422, "tools[0].function.name",
-     ["'two words'", "pattern"]),
+     ["'two words'", "must be text of the pattern '^[a-zA-Z0-9_-]{1,64}$'"]),
     ({"tools": [{"type": "retrieval"}]}, 422, "tools[0].type", ["'retrieval'", "'function'"]),
     ({"tools": [TOOL], "tool_choice": "sometimes"}, 422, "tool_choice", ["'sometimes'", "'auto'"]),
     ({"tool_choice": "required"}, 400, "tool_choice", ["tool_choice", "no tools"]),
     ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}}, 400, "tool_choice",
      ["tool_choice = 'g'", "one of f"]),
     ({"response_format": {"type": "xml"}}, 422, "response_format.type", ["'xml'", "'json_schema'"]),
-    ({"response_format": {"type": "json_object"}}, 422, "response_format.type", ["'json_object'", "'json_schema'"]),
+    ({"response_format": {"type": "xml"}}, 422, "response_format.type", ["'xml'", "'json_object'", "'json_schema'"]),
     ({"response_format": {"type": "json_schema"}}, 400, "response_format", ["json_schema"]),
     ({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "date"}}}}, 400,
      "response_format", ["schema.type = 'date'"]),
     ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"x": {"type": "date"}}}}}],
-      "tool_choice": "required"}, 400, "tool_choice", ["properties.x.type = 'date'"]),
+      "tool_choice": "required"}, 400, "tools[0].function.parameters",
+     ["tools[0].function.parameters.properties.x.type = 'date'"]),
+    ({"tools": [TOOL, {"type": "function", "function": {"name": "g", "parameters": {"properties": {"x": {}}}}}],
+      "parallel_tool_calls": False, "tool_choice": "auto"}, 400, "tools[1].function.parameters",
+     ["tools[1].function.parameters.properties.x.type"]),
+    ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"properties": {
+        "x": {"const": "y" * 20_000}}}}}], "tool_choice": "required"}, 400, "tool_choice",
+     ["tool_choice = ", "characters", "at most 20000"]),
+    ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"properties": 5}}}]}, 422,
+     "tools[0].function.parameters", ["{'properties': 5}", "whose properties are an object"]),
+    ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": 5}}}], "tool_choice": "required"},
+     422, "tools[0].function.parameters", ["{'type': 5}", "must be a JSON schema of type object"]),
+    ({"tools": [{"type": "function", "function": {"name": "g", "parameters": {"properties": {"x": {"type": "date"}}}}}],
+      "structured_outputs": {"regex": "("}}, 400, "structured_outputs", []),
+    ({"tools": [{"type": "function", "function": {"name": "g", "parameters": {"properties": {"x": {"type": "date"}}}}},
+                {"type": "function", "function": {"name": "f", "parameters": {"properties": {"x": {"type": "day"}}}}}],
+      "tool_choice": {"type": "function", "function": {"name": "f"}}}, 400, "tools[1].function.parameters", ["'day'"]),
+    ({"messages": [USER, {"role": "system", "content": "piano"}, USER]}, 400, "messages[1].role",
+     ["messages[1].role = 'system'", "leaves later system messages out"]),
+    ({"messages": [{"role": "system", "content": "A"}, {"role": "developer", "content": "B"}, USER]}, 400,
+     "messages[1].role", ["messages[1].role = 'system'"]),
+    ({"seed": 2**64 - 1, "n": 2}, 400, "seed", ["seed = 18446744073709551615", "at most 2**64 - 2"]),
     ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, 400, "structured_outputs", ["exactly one"]),
     ({"structured_outputs": {"regex": "("}}, 400, "structured_outputs", []),
     ({"structured_outputs": {"json": '{"const": NaN}'}}, 400, "structured_outputs", ["json", "not JSON compliant"]),
@@ -118,7 +143,6 @@ def test_a_setting_out_of_its_range(server, path, field, value, status, words):
     ({"structured_outputs": {"regex": "a"}, "ignore_eos": True}, 400, "ignore_eos", ["ignore_eos = True", "false"]),
     ({"logit_bias": {"5": 1}}, 400, "logit_bias", ["logit_bias = {'5': 1}", "not supported"]),
     ({"modalities": ["audio"]}, 400, "modalities", ["not supported"]),
-    ({"parallel_tool_calls": False}, 400, "parallel_tool_calls", ["not supported"]),
     ({"temprature": 1}, 400, "temprature", ["temprature = 1", "not supported"]),
     ({"stream": True, "stream_options": {"every": 2}}, 400, "stream_options.every", ["not supported"]),
 ])
@@ -276,6 +300,111 @@ def test_prompts_and_answers_that_are_too_long(draft):
         assert answer["usage"]["completion_tokens"] == 5, "the default obeys as well"
 
 
+MANY = 25_000  # nearly a megabyte
+
+
+@pytest.mark.parametrize("more, param, words", [
+    ({"messages": [USER] * MANY}, "messages", ["len(messages) = 25000", "at most 1023"]),
+    ({"messages": [USER, {"role": "assistant", "tool_calls": [CALL] * 9000}]}, "tool_calls",
+     ["len(tool_calls) = 9000", "at most 1023"]),
+    ({"messages": [{"role": "user", "content": [{"type": "text", "text": ""}] * 20_000}]}, "content",
+     ["len(content) = 20000", "at most 1023"]),
+    ({"messages": [{"role": "user", "content": "probability " * 10_000}]}, "messages",
+     ["messages of 120000 characters", "at most 14322", "1023 tokens"]),
+    ({"messages": [USER, {"role": "assistant", "tool_calls": [CALL | {"function": {
+        "name": "f", "arguments": json.dumps({"x": "y" * 20_000})}}]}]}, "messages", ["characters", "at most 14322"]),
+    ({"messages": [USER], "tools": [TOOL] * 15_000}, "tools", ["len(tools) = 15000", "at most 1023"]),
+    ({"messages": [USER], "tools": [{"type": "function", "function": {
+        "name": "f", "parameters": {"properties": {f"p{i}": {} for i in range(60_000)}}}}]}, "tools",
+     ["tools of 829", "at most 50000"]),
+    ({"messages": [USER], "tools": [{"type": "function", "function": {
+        "name": "f", "parameters": {"properties": {"x": {"enum": [[]] * 200_000}}}}}]}, "tools",
+     ["tools of 800", "at most 50000"]),
+    ({"prompt": "a" * 500_000}, "prompt", ["prompt of 500000 characters", "at most 14322"]),
+])
+def test_what_no_context_holds_is_refused_before_it_costs_anything(server, draft, monkeypatch, more, param, words):
+    """All of it is less than a megabyte; the template alone would take seconds, and so would the tokenizer."""
+    for name in ("apply_chat_template", "encode_prompt"):
+        monkeypatch.setattr(draft.tokenizer, name, lambda *_, **__: pytest.fail("looked at"))
+    path, started = CHAT if "messages" in more else TEXT, time.monotonic()
+    refused(server, path, {"model": "pocket-draft", **more}, 400, param, *words)
+    assert time.monotonic() - started < 10  # 0.1 s on a machine that has nothing else to do
+
+
+def test_the_most_that_may_be_asked_is_prepared_in_time(server):
+    """As many messages as there may be tokens, each of two characters."""
+    started = time.monotonic()
+    refused(server, CHAT, {"model": "pocket-draft", "messages": [USER] * 1023}, 400, "messages", "tokens",
+            "at most 1023")
+    assert time.monotonic() - started < 10  # 0.1 s on a machine that has nothing else to do
+
+
+@pytest.fixture
+def preparing(draft, monkeypatch):
+    """A server for two requests at a time, with preparation held until the test sets an event."""
+    go, make = threading.Event(), Jobs.make
+
+    def held_back(self, body):
+        assert go.wait(20)
+        return make(self, body)
+
+    monkeypatch.setattr(Jobs, "make", held_back)
+
+    @contextmanager
+    def serve(**limits):
+        engine = partial(Engine, draft, max_num_seqs=1)
+        with serve_in_background(draft, limits=Limits(max_queue=1, **limits), engine=engine) as server:
+            try:
+                yield server, go
+            finally:
+                go.set()
+
+    return serve
+
+
+def preparing_in(server):
+    return server.app.state.service.preparing
+
+
+def test_what_is_prepared_has_its_place_in_the_queue(preparing):
+    with preparing() as (server, go), Wire(server) as first, Wire(server) as second:
+        for wire in (first, second):
+            wire.send("POST", CHAT, chat_body(max_tokens=1))
+        until(lambda: preparing_in(server) == 2)
+        started = time.monotonic()
+        for _ in range(20):
+            assert ask(server, "POST", CHAT, chat_body(max_tokens=1)).status == 429
+            assert ask(server, "GET", "/health").status == 200
+        assert time.monotonic() - started < 15
+        go.set()
+        assert [wire.response().status for wire in (first, second)] == [200, 200]
+        assert preparing_in(server) == 0 and ask(server, "POST", CHAT, chat_body(max_tokens=1)).status == 200
+
+
+def test_preparation_is_under_the_deadline(preparing):
+    """The thread cannot be ended: its place stays taken until it is done, and then nobody computes the answer."""
+    with preparing(request_seconds=0.3) as (server, go), Wire(server) as gone:
+        gone.send("POST", CHAT, chat_body(max_tokens=1))
+        until(lambda: preparing_in(server) == 1)
+        gone.close()
+        late = ask(server, "POST", CHAT, chat_body(max_tokens=1))
+        assert late.status == 408 and "the answer took longer" in late.json()["error"]["message"]
+        assert ask(server, "POST", CHAT, chat_body(max_tokens=1)).status == 429
+        go.set()
+        until(lambda: preparing_in(server) == 0)
+        assert server.app.state.service.thread.in_flight == 0
+        assert ask(server, "POST", CHAT, chat_body(max_tokens=1)).status == 200
+
+
+def test_what_can_never_fit_is_not_told_to_try_again(draft):
+    engine = partial(Engine, draft, max_num_seqs=4)
+    with serve_in_background(draft, limits=Limits(max_queue=0), engine=engine) as server:
+        for path, more, param, word in ((CHAT, {"messages": [USER], "n": 5}, "n", "n = 5"),
+                                        (TEXT, {"prompt": ["a"] * 5}, "prompt", "len(prompt) = 5")):
+            refused(server, path, {"model": "pocket-draft", **more}, 400, param, word, "must be in [1, 4]")
+        assert ask(server, "POST", CHAT, chat_body(n=4, max_tokens=1)).status == 200
+
+
 def test_a_full_queue(held, thread_of):
     with held(Limits(max_queue=1), max_num_seqs=2) as (server, engine), Wire(server) as first, Wire(server) as second:
         first.send("POST", CHAT, chat_body(n=2, max_tokens=2))
@@ -318,12 +447,23 @@ def test_requests_that_wait_in_front_of_the_queue(draft, monkeypatch):
         until(lambda: ask(server, "GET", "/v1/models").status == 200)
 
 
+def test_the_client_does_not_repeat_what_took_too_long(held):
+    """Three times the load, and no answer either."""
+    with held(Limits(request_seconds=0.2)) as (server, _), client_of(server, max_retries=2) as client:
+        asked = []
+        submit = server.app.state.service.thread.submit
+        server.app.state.service.thread.submit = lambda *args: asked.append(args) or submit(*args)
+        with pytest.raises(openai.APIStatusError, match="request_seconds"):
+            client.completions.create(model="pocket-draft", prompt="a")
+        assert len(asked) == 1
+
+
 def test_an_answer_that_takes_too_long(held, thread_of):
     with held(Limits(request_seconds=0.3)) as (server, engine), client_of(server) as client:
         engine.let(2)
         with pytest.raises(openai.APIStatusError, match=r"longer than request_seconds = 0\.3") as caught:
             client.completions.create(model="pocket-draft", prompt="a", max_tokens=50, extra_body={"ignore_eos": True})
-        assert caught.value.status_code == 408
+        assert caught.value.status_code == 408 and caught.value.response.headers["x-should-retry"] == "false"
         until(lambda: thread_of(server).in_flight == 0)
         engine.let(3)
         stream = client.completions.create(model="pocket-draft", prompt="a", max_tokens=50, stream=True,
@@ -494,15 +634,17 @@ def test_a_request_behind_one_that_breaks_the_engine_is_served_by_the_next(draft
         made.clear()
 
 
-def test_a_pattern_that_would_keep_the_engine_busy_ends_alone(server, thread_of, caplog):
-    pattern = "(" + "".join(f"{letter}?" for letter in "abcdefghijklmnopqrstuvwxyz ") + "){100}"
+@pytest.mark.parametrize("begin, said", [("", (400, "invalid_value")), ("a" * 50, (500, "request_error"))])
+def test_a_pattern_that_would_keep_the_engine_busy_ends_alone(server, thread_of, caplog, begin, said):
+    """It is refused before the engine sees it, if it shows at the first token."""
+    pattern = begin + "(" + "".join(f"{letter}?" for letter in "abcdefghijklmnopqrstuvwxyz ") + "){100}"
     with Wire(server) as bad, Wire(server) as good:
-        bad.send("POST", CHAT, chat_body(max_tokens=5, structured_outputs={"regex": pattern}))
+        bad.send("POST", CHAT, chat_body(max_tokens=60, structured_outputs={"regex": pattern}))
         good.send("POST", CHAT, chat_body(max_tokens=5))
         refusal = bad.response()
         assert good.response().status == 200
     error = refusal.json()["error"]
-    assert (refusal.status, error["code"]) == (500, "request_error") and "too ambiguous" in error["message"]
+    assert (refusal.status, error["code"]) == said and "too ambiguous" in error["message"]
     assert thread_of(server).failures == 0 and thread_of(server).in_flight == 0
 
 

@@ -11,13 +11,14 @@ import threading
 import time
 import urllib.request
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import openai
 import pytest
 from conftest import chat_body
 from wire import Wire, ask, events, until
 
-from course_lib.server import Limits, serve_in_background
+from course_lib.server import Limits, listening, serve_in_background
 
 CHAT = ("POST", "/v1/chat/completions")
 SERVE = [sys.executable, "-m", "course_lib", "serve"]
@@ -163,6 +164,64 @@ def command(*arguments, **environment):
         process.communicate()
 
 
+# Answers that take longer than the second that they may take, and a program that serves them.
+LONG = {"n": 16, "max_tokens": 900, "ignore_eos": True, "logprobs": True, "top_logprobs": 20}
+BRIEF = """
+import sys
+from course_lib import load
+from course_lib.server import serve
+serve(load("pocket-draft"), port=0, seconds_to_finish=float(sys.argv[1]))
+"""
+
+
+def port_of(line):
+    return SimpleNamespace(port=int(re.search(r"http://127.0.0.1:(\d+)", line)[1]))
+
+
+@contextmanager
+def serving(seconds_to_finish):
+    """A process that serves, and where."""
+    process = subprocess.Popen([sys.executable, "-c", BRIEF, f"{seconds_to_finish}"], text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    try:
+        yield process, port_of(process.stdout.readline())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def is_told_to_end(stream):
+    *_, error, done = events(list(iter(stream.chunk, b"")))
+    return b'"code":"shutting_down"' in error and done == b"[DONE]"
+
+
+def test_answers_that_take_too_long_after_sigterm_hear_why_they_end():
+    with serving(0.5) as (process, server), Wire(server) as stream, Wire(server) as whole, Wire(server) as half, \
+            Wire(server) as deaf:
+        for wire in (deaf, stream):
+            wire.send(*CHAT, chat_body(stream=True, **LONG))
+        stream.head()
+        whole.send(*CHAT, chat_body(**LONG))
+        half.send(*CHAT, b"{", Content_Length="9")
+        stream.chunk()
+        process.send_signal(signal.SIGTERM)
+        assert is_told_to_end(stream)
+        for response in (whole.response(), half.response()):
+            assert (response.status, response.json()["error"]["code"]) == (503, "shutting_down")
+            assert response.headers["x-should-retry"] == "false"
+        assert ended(process) == (-signal.SIGTERM, "", ""), "without a traceback"
+
+
+def test_a_second_signal_does_not_wait():
+    with serving(1000) as (process, server), Wire(server) as stream:
+        stream.send(*CHAT, chat_body(stream=True, **LONG))
+        stream.head()
+        for _ in range(2):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+        assert is_told_to_end(stream) and ended(process) == (-signal.SIGTERM, "", "")
+
+
 def ended(process):
     out, err = process.communicate(timeout=30)
     return process.returncode, out, err
@@ -187,14 +246,69 @@ def test_an_answer_that_has_begun_is_finished_after_sigterm():
     with command(COURSE_API_KEY="key-2") as (process, line):
         url = re.search(r"http://127.0.0.1:\d+", line)[0]
         with openai.OpenAI(base_url=f"{url}/v1", api_key="key-2", max_retries=0) as client:
-            stream = client.completions.create(model="pocket-draft", prompt="The", max_tokens=500, stream=True,
+            stream = client.completions.create(model="pocket-draft", prompt="The", max_tokens=200, stream=True,
                                                extra_body={"ignore_eos": True, "return_token_ids": True})
             chunks = [next(iter(stream))]
             process.send_signal(signal.SIGTERM)
             chunks += stream
-        assert sum(len(chunk.choices[0].token_ids) for chunk in chunks) == 500
+        assert sum(len(chunk.choices[0].token_ids) for chunk in chunks) == 200
         status, out, err = ended(process)
     assert (status, out, err) == (-signal.SIGTERM, "", "")
+
+
+# --- connections ----------------------------------------------------------------------------------
+
+
+def test_silent_connections_keep_nobody_out():
+    """More of them than the process may open files; the ones that have waited longest make room."""
+    resource = pytest.importorskip("resource")
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, most[1]))  # the command inherits it
+    try:
+        process = command()
+        running, line = process.__enter__()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+    server, silent = port_of(line), []
+    try:
+        for _ in range(300):
+            silent.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+        started = time.monotonic()
+        for _ in range(5):
+            assert ask(server, "GET", "/health").status == 200
+            assert ask(server, *CHAT, chat_body(max_tokens=2)).status == 200
+        assert time.monotonic() - started < listening.IDLE_SECONDS, "which did not have to pass"
+        assert silent[0].recv(1) == b"", "the oldest was closed"
+        running.send_signal(signal.SIGTERM)
+        assert ended(running) == (-signal.SIGTERM, "", "")
+    finally:
+        for one in silent:
+            one.close()
+        process.__exit__(None, None, None)
+
+
+def closed(wire):
+    try:
+        return wire.socket.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_connection_on_which_nothing_moves_is_closed(held, monkeypatch):
+    monkeypatch.setattr(listening, "IDLE_SECONDS", 0.4)
+    with held() as (server, engine), Wire(server) as silent, Wire(server) as slow, Wire(server) as served:
+        served.send(*CHAT, chat_body(stream=True, max_tokens=2))
+        served.head()
+        started = time.monotonic()
+        for byte in b"GET /health HTTP/1.1":  # one that never gets to the end of its head
+            if time.monotonic() - started > 0.3:
+                break
+            slow.socket.sendall(bytes([byte]))
+            time.sleep(0.05)
+        assert closed(silent) and closed(slow) and time.monotonic() - started < 5
+        engine.let(2)  # an answer may take as long as it likes
+        assert events(list(iter(served.chunk, b"")))[-1] == b"[DONE]"
+        assert closed(served), "and then a connection waits again"
 
 
 @pytest.mark.parametrize("arguments, words", [

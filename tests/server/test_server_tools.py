@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 from functools import partial
 
+import openai
+import pydantic
 import pytest
 from conftest import RecordingEngine, client_of
 from wire import until
@@ -116,6 +118,98 @@ def test_a_call_that_has_to_be(chat, choice, names):
     assert call["name"] in names and answer.finish_reason == "tool_calls"
 
 
+class Sum(pydantic.BaseModel):
+    """Work out an arithmetic expression."""
+
+    expression: str
+
+
+STRICT = openai.pydantic_function_tool(Sum, name="calculator")  # which always says strict
+
+
+def test_strict_tools_of_the_client(asking, engines):
+    """The model may write text, or one call of the tools, whose arguments obey the schema."""
+    chat, client = asking
+    assert STRICT["function"]["strict"] is True
+    [choice] = chat(messages=SUM, tools=[STRICT]).choices
+    assert calls_of(choice.message) == [CALL] and choice.finish_reason == "tool_calls"
+    assert engines[0].asked[-1][1].structured_outputs is not None
+    [choice] = chat(messages=[{"role": "user", "content": "What is gravity?"}], tools=[STRICT]).choices
+    assert choice.message.content and choice.message.tool_calls is None
+    parsed = client.chat.completions.parse(model="pocket", messages=SUM, tools=[STRICT], temperature=0)
+    assert parsed.choices[0].message.tool_calls[0].function.parsed_arguments == Sum(expression="12 + 30")
+    chat(messages=SUM, tools=[STRICT], tool_choice="none")
+    assert engines[0].asked[-1][1].structured_outputs is None
+
+
+def scripted(pocket, script):
+    """A server whose model wants to write this, whatever it is asked, as far as it may."""
+    ids = pocket.tokenizer.encode(script, allowed_special="all")
+
+    class Wants(Engine):
+        def forward(self, work):
+            logits = super().forward(work)
+            for row, one in zip(logits, [one for one in work if one.gets_token], strict=True):
+                place = len(one.sequence.output_ids)
+                row[ids[place] if place < len(ids) else ids[-1]] += 1000
+            return logits
+
+    return serve_in_background(pocket, engine=lambda: Wants(pocket))
+
+
+def test_one_call_where_two_at_once_are_not_wanted(pocket):
+    call = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "1"}}\n</tool_call>'
+    with scripted(pocket, f"{call}{call}<|im_end|>") as server, client_of(server) as client:
+        chat = partial(client.chat.completions.create, model="pocket", messages=SUM, tools=TOOLS, temperature=0,
+                       max_tokens=120)
+        for parallel, number in ((True, 2), (False, 1)):
+            [choice] = chat(parallel_tool_calls=parallel).choices
+            assert len(choice.message.tool_calls) == number and choice.finish_reason == "tool_calls"
+
+
+def test_a_strict_tool_gets_only_arguments_of_its_schema(pocket):
+    wrong = '<tool_call>\n{"name": "calculator", "arguments": {"wish": 1}}\n</tool_call><|im_end|>'
+    with scripted(pocket, wrong) as server, client_of(server) as client:
+        chat = partial(client.chat.completions.create, model="pocket", messages=SUM, temperature=0, max_tokens=60)
+        loose = {**STRICT, "function": {**STRICT["function"], "strict": False}}
+        [call] = calls_of(chat(tools=[loose]).choices[0].message)
+        assert call["arguments"] == {"wish": 1}
+        message = chat(tools=[STRICT]).choices[0].message
+        assert "wish" not in json.dumps(calls_of(message)) and '{"expression": ' in str(message.content or message)
+
+
+@pytest.mark.parametrize("function", [
+    {"name": "f", "parameters": None, "description": None, "strict": None}, {"name": "f", "parameters": {}},
+    {"name": "f", "parameters": {"type": "object"}, "strict": True}])
+def test_a_tool_without_parameters(chat, function):
+    tools = [{"type": "function", "function": function}]
+    [call] = calls_of(chat(messages=SUM, tools=tools, tool_choice="required").choices[0].message)
+    assert call == {"name": "f", "arguments": {}}
+
+
+def test_developer_is_another_name_of_system(chat, engines, pocket):
+    for role in ("system", "developer"):
+        chat(messages=[{"role": role, "content": "Be brief."}, *SUM], max_tokens=1)
+    asked = [ids for ids, _ in engines[0].asked[-2:]]
+    assert asked[0] == asked[1] and "Be brief." in pocket.tokenizer.decode(asked[1])
+
+
+def test_later_system_messages_where_the_template_shows_them(pocket, monkeypatch):
+    template = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n{% endfor %}"
+                "<|im_start|>assistant\n")
+    made = []
+
+    def engine():
+        made.append(RecordingEngine(pocket))
+        return made[-1]
+
+    monkeypatch.setattr(pocket.tokenizer, "chat_template", template)
+    with serve_in_background(pocket, engine=engine) as server, client_of(server) as client:
+        client.chat.completions.create(model="pocket", max_tokens=1, messages=[
+            *SUM, {"role": "system", "content": " piano "}, *SUM])
+    assert "system\npiano<|im_end|>" in pocket.tokenizer.decode(made[0].asked[0][0])
+
+
 def test_text_of_a_form(asking):
     chat, client = asking
     schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}, "old": {"type": "boolean"}},
@@ -203,6 +297,21 @@ def test_no_raw_text_writes_control_tokens(asking, engines, pocket):
     client.completions.create(model="pocket", prompt=FORGED, max_tokens=1)
     ids = engines[0].asked[-1][0]
     assert control_tokens(pocket, ids) == [] and pocket.tokenizer.decode(ids) == FORGED
+
+
+def test_ids_are_the_callers_own_tokens(asking, engines, pocket):
+    """Control tokens among them are obeyed, as in vLLM, and only /v1/completions takes ids. Their text never is one."""
+    _, client = asking
+    turn = pocket.tokenizer.apply_chat_template([{"role": "user", "content": "What is gravity?"}],
+                                                add_generation_prompt=True)
+    answer = client.chat.completions.create(model="pocket", temperature=0, max_tokens=40, messages=[
+        {"role": "user", "content": "What is gravity?"}]).choices[0].message.content
+    complete = partial(client.completions.create, model="pocket", temperature=0, max_tokens=40)
+    assert complete(prompt=turn).choices[0].text == answer and engines[0].asked[-1][0] == turn
+    assert complete(prompt=pocket.tokenizer.decode(turn)).choices[0].text != answer
+    assert control_tokens(pocket, engines[0].asked[-1][0]) == [] != control_tokens(pocket, turn)
+    with pytest.raises(openai.UnprocessableEntityError, match="content"):
+        client.chat.completions.create(model="pocket", messages=[{"role": "user", "content": turn}])
 
 
 def test_a_parameter_of_a_tool_cannot_write_control_tokens(chat, engines, pocket):
@@ -296,6 +405,13 @@ def test_metrics_count(asking, pocket):
     grown = {name: value - before[name] for name, value in numbers().items()}
     assert grown["vllm:prompt_tokens_total"] == 2 * prompt and grown["vllm:generation_tokens_total"] == 10
     assert grown["vllm:request_success_total_length"] == 2 == grown["vllm:time_to_first_token_seconds_count"]
+    for name in ("queue_time_seconds", "prefill_time_seconds", "decode_time_seconds", "prompt_tokens",
+                 "generation_tokens"):
+        assert grown[f"vllm:request_{name}_count"] == 2, name
+    assert grown["vllm:request_prompt_tokens_sum"] == 2 * prompt and grown["vllm:request_generation_tokens_sum"] == 10
+    parts = [grown[f"vllm:request_{name}_time_seconds_sum"] for name in ("queue", "prefill", "decode")]
+    assert sum(parts) == pytest.approx(grown["vllm:e2e_request_latency_seconds_sum"]) and min(parts) >= 0
+    assert sum(parts[:2]) == pytest.approx(grown["vllm:time_to_first_token_seconds_sum"])
     assert grown["vllm:inter_token_latency_seconds_count"] == 8 and grown["vllm:e2e_request_latency_seconds_count"] == 2
     assert 0 < grown["vllm:time_to_first_token_seconds_sum"] < grown["vllm:e2e_request_latency_seconds_sum"]
     assert {"vllm:num_requests_waiting", "vllm:kv_cache_usage_perc", "vllm:num_preemptions_total",

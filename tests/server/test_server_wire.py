@@ -8,7 +8,7 @@ from conftest import chat_body
 from tiny_lm import scrambled_lm
 from wire import Wire, ask, events, until
 
-from course_lib.server import Limits, sending, serve_in_background
+from course_lib.server import Limits, listening, sending, serve_in_background
 from course_lib.server.sending import EventStream
 
 CHAT = ("POST", "/v1/chat/completions")
@@ -192,6 +192,58 @@ def test_one_that_stops_reading_is_not_waited_for_longer_than_allowed(monkeypatc
     assert closed == [True]
 
 
+MUCH = {"n": 8, "max_tokens": 400, "ignore_eos": True, "logprobs": True, "top_logprobs": 20, "stream": True}
+
+
+def grown(server, before=None):
+    """The server's numbers by their names, less those before."""
+    lines = [line.rsplit(" ", 1) for line in ask(server, "GET", "/metrics").body.decode().splitlines()
+             if not line.startswith("#")]
+    return {name: float(value) - (before or {}).get(name, 0.0) for name, value in lines}
+
+
+def one_number(numbers, name):
+    [value] = [value for key, value in numbers.items() if name in key]
+    return value
+
+
+def test_a_reader_that_is_behind_keeps_no_place(server, thread_of, monkeypatch):
+    """The engine is done, the answers are counted, others are served; the reader gets everything when it reads."""
+    monkeypatch.setattr(listening, "IDLE_SECONDS", 1000)
+    before = grown(server)
+    with Wire(server) as wire:
+        wire.send(*CHAT, chat_body("Tell me a story.", **MUCH))
+        until(lambda: thread_of(server).in_flight == 8)
+        until(lambda: thread_of(server).in_flight == 0, seconds=120)
+        numbers = grown(server, before)
+        assert one_number(numbers, 'request_success_total{engine="0",finished_reason="length"') == 8
+        assert one_number(numbers, 'request_success_total{engine="0",finished_reason="abort"') == 0
+        assert one_number(numbers, "generation_tokens_total") == 8 * 400
+        assert one_number(numbers, "request_generation_tokens_sum") == 8 * 400
+        *data, done = events(wire.response().chunks)
+    assert done == b"[DONE]" and sum(b'"finish_reason":"length"' in one for one in data) == 8
+
+
+def test_one_that_does_not_read_at_all_is_cut_off(draft, monkeypatch):
+    cut, look = [], listening.Connection.look
+
+    def noted(self):
+        look(self)
+        if self.transport.is_closing():
+            cut.append(self)
+
+    monkeypatch.setattr(listening, "IDLE_SECONDS", 0.5)
+    monkeypatch.setattr(listening.Connection, "look", noted)
+    with serve_in_background(draft) as server, Wire(server) as deaf, Wire(server) as deaf_to_one_piece:
+        deaf.send(*CHAT, chat_body("Tell me a story.", **MUCH))
+        deaf_to_one_piece.send(*CHAT, chat_body("Tell me a story.", **MUCH | {"stream": False}))
+        until(lambda: len(cut) == 2, seconds=120)
+        with pytest.raises((ValueError, AssertionError)):  # in the middle of a chunk, or before one
+            deaf.response()
+        whole = deaf_to_one_piece.response()
+        assert len(whole.body) < int(whole.headers["content-length"])
+
+
 def test_half_a_request_is_no_request(server, thread_of):
     for part in (b"POST /v1/chat", b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                  b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"model\":"):
@@ -199,7 +251,8 @@ def test_half_a_request_is_no_request(server, thread_of):
             wire.socket.sendall(part)
     with Wire(server) as wire:
         wire.socket.sendall(b"nonsense\r\n\r\n")
-        assert wire.head().status == 400
+        response = wire.response()
+        assert response.status == 400 and response.json()["error"]["code"] == "invalid_http"
     assert ask(server, "GET", "/health").status == 200 and thread_of(server).in_flight == 0
 
 

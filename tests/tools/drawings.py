@@ -19,7 +19,7 @@ from course_lib.display.diagrams import pocket
 from course_lib.display.diagrams.agents import agent_loop, raw_text
 from course_lib.display.diagrams.arrivals import client_timeline, token_path
 from course_lib.display.diagrams.attention import Example, attention_by_hand
-from course_lib.display.diagrams.batching import padding, slots
+from course_lib.display.diagrams.batching import one_row, padding, slots
 from course_lib.display.diagrams.block import block
 from course_lib.display.diagrams.caching import corners, ledger, ring, triangles_of_work
 from course_lib.display.diagrams.chain import Station, sampler_chain
@@ -156,6 +156,7 @@ DRAWINGS: dict[str, Callable[[], Drawing]] = {
     "13_timeline": lambda: client_timeline(ARRIVALS, f"{LLAMA} on a laptop, 100 tokens read, 40 written, at best"),
     "14_padding": lambda: padding((5, 12, 3, 8)),
     "14_slots": lambda: slots(EIGHT, 4),
+    "14_row": lambda: one_row((10, 6, 3), 6),
     "14_pages": lambda: block_tables((10, 6)),
     "14_prefix": shared_prefix,
     "14_lookup": lambda: chained_lookup(("Uganda", "Rwanda"), *([Page(*page) for page in pages] for pages in (

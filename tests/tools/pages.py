@@ -3,12 +3,13 @@
     python tests/tools/pages.py --out pages notebooks/*.ipynb
 
 Each page is one file that needs no network: drawings are inside, folded cells are left out, code of 88 columns fits
-on A4, and pictures are not split between sheets.
+on A4, and pictures are not split between sheets. A link to a cell of another notebook goes to its page.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +37,7 @@ def page(path: Path, *, dark: bool = False) -> str:
                          "theme": "dark" if dark else "light"},
         "TagRemovePreprocessor": {"enabled": True, "remove_cell_tags": {"hide-cell"}}})
     html, _ = HTMLExporter(config=config).from_filename(str(path))
+    html = re.sub(r'href="([\w-]+)\.ipynb(#cell-id=[\w-]+)?"', r'href="\1.html\2"', html)
     return html.replace("</head>", f"{STYLE}</head>", 1)
 
 

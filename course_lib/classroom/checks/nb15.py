@@ -20,7 +20,6 @@ from course_lib.classroom.checks.compare import (
     expect_close,
     expect_diagnosis,
     expect_number,
-    misfit,
     show,
 )
 
@@ -74,6 +73,7 @@ def check_objective(attempt: Callable) -> None:
     log, nothing = math.log, -60.0  # exp(-60) is too little to be seen
     off = 0.0004  # of log L, in the parabola of a delta of 1e-3
     run, powers = (8.0, 9.0), [2 / 3, 0.5]
+    check_terms_are_added(attempt, [log(24), log(90), log(2), *powers])
     expect_value([nothing, nothing, log(2), *powers], [(*run, 2.0)], 0.0,
                  "where A and B are next to nothing, the law says E = exp(e), whatever N and D are")
     expect_value([log(24), nothing, log(2), *powers], [(*run, 8.0)], 0.0,
@@ -89,7 +89,7 @@ def check_objective(attempt: Callable) -> None:
     expect_value(params, [(*run, 38 * math.exp(-0.3))], far, "beyond delta the Huber loss is a straight line: "
                  "delta · (|r| - delta / 2); torch.nn.functional.huber_loss does it, with delta=delta")
     expect_value(params, [(*run, 38 * math.exp(-0.3)), (*run, 38 * math.exp(off)), (*run, 38.0)], far + off**2 / 2,
-                 "add the runs up, and do not take their mean: small numbers make an optimizer stop too early")
+                 "add the runs up, and do not take their mean: huber_loss averages unless reduction=\"sum\"")
     expect_value(params, [(*run, 38 * math.exp(-0.3))], 0.1 * 0.25, "delta is an argument: use it", delta=0.1)
     expect_value(params, [(*run, 38 * math.exp(-0.3))], 0.045, "delta is an argument: use it", delta=0.5)
     expect_value([800 + 100 * log(8), 800 + 50 * log(9), 800.0, 100.0, 50.0],
@@ -97,6 +97,19 @@ def check_objective(attempt: Callable) -> None:
                  "exp(800) is too large for a float: keep the three terms as logarithms, and add them with "
                  "torch.logsumexp")
     check_slope(attempt, params)
+
+
+def check_terms_are_added(attempt: Callable, params: list[float]) -> None:
+    """With as many runs as terms, a sum over the wrong axis has the right shape, and would be blamed on the formula."""
+    runs = torch.tensor([[8.0] * 3, [9.0] * 3, [38.0] * 3], dtype=torch.float64)
+    theta = torch.tensor(params, dtype=torch.float64)
+    over_runs = (torch.log(torch.tensor([6.0, 30.0, 2.0], dtype=torch.float64) * 3) - runs[2].log()).abs()
+    wrong = scaling_fit.huber(over_runs).sum()
+    got = attempt(theta, *runs)
+    if isinstance(got, Tensor) and got.numel() == 1 and math.isclose(got.item(), wrong.item(), rel_tol=1e-6):
+        raise CheckFailed("0.0", show(got), f"objective is {show(got)}, expected 0.0",
+                          "add the three terms of each run, not one term over the runs: torch.logsumexp over dim 0 "
+                          "of a (3, n) tensor")
 
 
 def check_slope(attempt: Callable, params: list[float]) -> None:
@@ -120,8 +133,8 @@ def optimal(law: ScalingLaw, flops: float) -> tuple[float, float]:
 def check_optimal(attempt: Callable) -> None:
     def expect_optimum(law: ScalingLaw, flops: float, best: tuple[float, float], likely: str, *, rtol: float) -> None:
         got = attempt(law, flops)
-        if not (isinstance(got, tuple) and len(got) == 2):
-            raise CheckFailed("a tuple of two numbers", show(got), "result", misfit(got, best) or "return N, D")
+        if not (isinstance(got, tuple | list) and len(got) == 2):
+            raise CheckFailed("two numbers", show(got), "result", "return N and D: a tuple of two numbers")
         spent = 6 * float(got[0]) * float(got[1])
         if not math.isclose(spent, flops, rel_tol=1e-6):
             raise CheckFailed(show(flops), show(spent), f"6 N D is {show(spent)}, expected {show(flops)}",
@@ -206,14 +219,13 @@ EXERCISES = (
     Exercise(
         "15.2", "what a fit minimizes", objective, check_objective, minutes=7, hints=(
             "Three logarithms for each run: of A / N^alpha, of B / D^beta, and of E. The first is a - alpha * log N.",
-            "Stack the three, each of shape (n,), and torch.logsumexp(stacked, 0) is the predicted log L. "
-            "e.expand(len(losses)) gives the third one its shape.",
+            "torch.stack the three, each of shape (n,): torch.logsumexp(stacked, 0) is the predicted log L.",
             "torch.nn.functional.huber_loss(predicted, losses.log(), reduction=\"sum\", delta=delta).",
         )),
     Exercise(
         "15.3", "the best size for a budget", optimal, check_optimal, minutes=5, hints=(
-            "Put D = flops / (6 N) into the law. Where its slope by N is zero, alpha A / N^alpha = beta B / D^beta.",
-            "Put D = flops / (6 N) into that as well, and solve for N. Both powers of N come to one side.",
+            "With D = flops / (6 N), the right side of the equation is beta B · (6 N / flops)^beta.",
+            "Multiply both sides by N^alpha, and divide by the rest: N^(alpha + beta) = … Then take the root.",
             "total = alpha + beta; N = (alpha A / (beta B)) ** (1 / total) * (flops / 6) ** (beta / total).",
         )),
     Exercise(

@@ -134,7 +134,8 @@ def diagnosis() -> dict[str, str]:
 
 EVIDENCE = {
     "A": "which of its answers are wrong, and from which token on? Compare with `preempted_at`.",
-    "B": "how far do its answers get before they go wrong, and do requests that never lost a page suffer, too?",
+    "B": "how far do its answers get before they go wrong, and do requests that never lost a page suffer, too? Does "
+         "the paged engine draft at all?",
     "C": "its texts are right. How many prompt tokens did it find in the prefix index, and why might no two prompts "
          "begin alike?",
 }
@@ -168,6 +169,7 @@ EXERCISES = (
             "of them.",
             "The healthy engine preempts, too. So a preemption is not the fault; but what happens after it may be.",
             "An engine that writes only right texts has computed the right numbers, but perhaps too many of them. One "
-            "whose texts are nearly all wrong has wrong weights or a wrong sampler, from the first token on.",
+            "whose texts are nearly all wrong, from the first token on, has wrong weights, or takes tokens that the model "
+            "would not have chosen. For the second it would need a sampler or a draft, and these engines are greedy.",
         )),
 )

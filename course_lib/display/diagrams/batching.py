@@ -1,18 +1,21 @@
-"""Batches: rows padded to the longest, and slots that are idle in a static batch and filled in a continuous one."""
+"""Batches: prompts padded to the longest, slots that are idle or filled again, and a pass that is one row of tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from course_lib.analysis.slots import Cell, Pass, Request, continuous, static
+from course_lib.analysis.slots import TOKEN, Cell, Pass, Request, continuous, static
 from course_lib.config import require
 from course_lib.display.diagrams.drawing import SMALL, Area, Drawing, text_width
-from course_lib.paging import BlockManager
-from course_lib.scheduler import Scheduler
+from course_lib.display.diagrams.pages import places
+from course_lib.display.diagrams.sharing import SIZE
+from course_lib.paging import BlockManager, BlockTable
+from course_lib.scheduler import Batch, Scheduler, Work
 
 LEFT, ROW = 108, 46  # of padded prompts: where the columns begin, and how far rows are apart
 EDGE, RIGHT, TOP = 84, 694, 56  # of slots: where time begins and ends, and where the first row is
 HIGH, APART = 34, 40  # a row, and how far rows are apart
+START, END, SHEET = 18, 702, 34  # of one row: where it begins and ends, and how far pages are apart
 
 
 def padding(lengths: Sequence[int]) -> Drawing:
@@ -156,3 +159,74 @@ def told(requests: Sequence[Request], num_slots: int, above: Sequence[Pass], bel
             f"{num_slots} begin when the slowest of the first has ended: {len(above)} passes, {lost} of "
             f"{cells} slots idle. Continuous: a slot takes the next request in the pass after it is free: {len(below)} "
             f"passes, {less} of {fewer} slots idle.")
+
+
+def mixed_pass(lengths: Sequence[int], prompt: int) -> Batch:
+    """A pass in which some texts get their next token, and a new one reads its prompt."""
+    scheduler, names = Scheduler(BlockManager(64, SIZE), max_num_seqs=len(lengths) + 1), iter("ABCDE")
+    for i, n in enumerate(lengths):
+        scheduler.add(next(names), [i] * (n - 1), max_tokens=2)
+    scheduler.update(scheduler.schedule(), [TOKEN] * len(lengths))
+    scheduler.add(next(names), [len(lengths)] * prompt, max_tokens=2)
+    return scheduler.schedule()
+
+
+def one_row(lengths: Sequence[int], prompt: int) -> Drawing:
+    """The new tokens of all texts in one row: products take the row as a whole, attention each text with its pages.
+
+    Args:
+        lengths: of two to four texts that write, in tokens with the newest, 2 to 12.
+        prompt: tokens of the one that reads, 2 to 8.
+    """
+    require(2 <= len(lengths) <= 4 and all(2 <= n <= 12 for n in lengths), "lengths", list(lengths),
+            "2 to 4 numbers in [2, 12]")
+    require(2 <= prompt <= 8, "prompt", prompt, "in [2, 8]")
+    batch = mixed_pass(lengths, prompt)
+    *writers, reader = batch.work
+    names, new = [one.sequence.request_id for one in writers], reader.sequence.request_id
+    held = [f"{one.sequence.request_id} {len(one.sequence.table.block_ids)}" for one in batch.work]
+    n, pages = batch.num_tokens, max(len(one.sequence.table.block_ids) for one in batch.work)
+    drawing = Drawing("A pass as one row of tokens",
+                      f"The {n} new tokens of a pass lie in one row, without padding: one each of {', '.join(names)}, "
+                      f"which write, then {prompt} of {new}, which reads its prompt. Norms and products take the row "
+                      f"as a whole, and read the weights once. Then attention goes text by text, an arrow from each to "
+                      f"its own pages of {SIZE} tokens: {', '.join(held)}.", height=292 + SHEET * pages)
+    drawing.text(START, 34, f"one pass, one row: {n} new tokens, no padding", bold=True, anchor="start")
+    pitch, left = (END - START) / n, float(START)
+    for one in batch.work:
+        area = Area(left, 50, left + pitch * one.num_tokens, 94)
+        newest(drawing, area, one)
+        attention(drawing, area, pitch, one.sequence.table)
+        left = area.right
+    drawing.box(Area(START, 108, END, 152), "norms and products: the whole row, weights read once", role="weights",
+                mono=False)
+    drawing.text(START, 190, "attention: each text with its own pages", bold=True, anchor="start")
+    x, y = float(START), 242 + SHEET * pages + 30
+    for fill, words in (("latency", "newest token of a text that writes"), ("cost", "token of a prompt")):
+        drawing.rect(Area(x, y - 18, x + 26, y + 6), fill=fill, stroke="ink", thick=1.4, radius=3)
+        drawing.text(x + 36, y, words, size=SMALL, role="faint", anchor="start")
+        x += 36 + text_width(words, SMALL) + 40
+    return drawing
+
+
+def newest(drawing: Drawing, area: Area, work: Work) -> None:
+    """The new tokens of a text in the row, its name on each."""
+    pitch = (area.right - area.left) / work.num_tokens
+    for i in range(work.num_tokens):
+        left = area.left + pitch * i
+        drawing.rect(area._replace(left=left + 2, right=left + pitch - 2), stroke="ink", thick=1.4, radius=3,
+                     fill="latency" if work.num_tokens == 1 else "cost")
+        drawing.text(left + pitch / 2, area.top + 29, work.sequence.request_id, bold=True)
+
+
+def attention(drawing: Drawing, area: Area, pitch: float, table: BlockTable) -> None:
+    """An arrow from a text's part of the row to its pages, each as wide as a token."""
+    middle = (area.left + area.right) / 2
+    drawing.path([(area.left + 6, 204), (area.left + 6, 210), (area.right - 6, 210), (area.right - 6, 204)])
+    drawing.arrow((middle, 210), (middle, 236))
+    for i in range(len(table.block_ids)):
+        top = 242 + SHEET * i
+        page = Area(middle - pitch / 2 + 3, top, middle + pitch / 2 - 3, top + SHEET - 6)
+        drawing.rect(page, fill="paper", stroke="cache", radius=4)
+        inner = Area(page.left + 3, page.top + 4, page.right - 3, page.bottom - 4)
+        places(drawing, inner, SIZE, min(SIZE, table.num_tokens - SIZE * i))

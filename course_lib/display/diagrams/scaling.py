@@ -57,7 +57,7 @@ def isoflop(flops: float, law: ScalingLaw, name: str, *, factor: float = 3) -> D
                       f"same area, {power(flops)} FLOPs. Small and overfed: {sizes[0]} parameters, {texts[0]} tokens, "
                       f"loss {losses[0]:.2f}. Balanced: {sizes[1]}, {texts[1]}, loss {losses[1]:.2f}. Large and "
                       f"starved: {sizes[2]}, {texts[2]}, loss {losses[2]:.2f}. Below, the loss over the size is a "
-                      f"valley with the balanced one at its lowest point.", height=588)
+                      f"flat valley with the balanced one at its lowest point.", height=588)
     drawing.text(360, 34, "the same area: the same budget, 6 × size × text", bold=True)
     for x, k, size, text, words in zip(MIDDLES, (1 / factor, 1.0, factor), sizes, texts,
                                        ("small, overfed", "balanced", "large, starved")):
@@ -67,7 +67,7 @@ def isoflop(flops: float, law: ScalingLaw, name: str, *, factor: float = 3) -> D
         drawing.text(x - wide / 2 - 10, FLOOR - high / 2 + 6, size, size=SMALL, anchor="end")
         drawing.text(x, FLOOR + 28, f"{text} tokens", size=SMALL)
         drawing.text(x, FLOOR + 66, words, bold=True)
-    drawing.text(12, FLOOR + 17, "parameters", size=SMALL, role="faint", anchor="start")
+    drawing.text(12, FLOOR - SIDE / factor / 2 - 20, "parameters", size=SMALL, role="faint", anchor="start")
     valley(drawing, flops, law, factor, losses)
     drawing.text(VALLEY.left, 568, f"losses by the law of {name}", size=SMALL, role="faint", anchor="start")
     return drawing
@@ -90,13 +90,16 @@ def valley(drawing: Drawing, flops: float, law: ScalingLaw, factor: float, losse
 
     xs = [VALLEY.left + 10 * i for i in range(int((VALLEY.right - VALLEY.left) / 10) + 1)]
     low, high = losses[1], max(loss(xs[0]), loss(xs[-1]))
+    bottom = low - 0.22 * (high - low)  # where the axis of the loss begins
 
     def height(value: float) -> float:
-        return VALLEY.bottom - 22 - (value - low) / (high - low) * (VALLEY.bottom - 22 - VALLEY.top)
+        return VALLEY.bottom - (value - bottom) / (high - bottom) * (VALLEY.bottom - VALLEY.top)
 
     drawing.path([(VALLEY.left, VALLEY.top - 34), (VALLEY.left, VALLEY.bottom), (VALLEY.right, VALLEY.bottom)],
                  stroke="faint")
-    drawing.text(VALLEY.left - 10, VALLEY.top - 20, "loss", size=SMALL, role="faint", anchor="end")
+    drawing.text(VALLEY.left - 10, VALLEY.top - 24, "loss", size=SMALL, role="faint", anchor="end")
+    for y, value in ((VALLEY.bottom, bottom), (VALLEY.top, high)):
+        drawing.text(VALLEY.left - 6, y + 6, f"{value:.2f}", size=SMALL, role="faint", anchor="end")
     drawing.text(VALLEY.right, 568, "larger model →", size=SMALL, role="faint", anchor="end")
     for x, value in zip(MIDDLES, losses):
         drawing.path([(x, FLOOR + 78), (x, height(value) - 12)], stroke="faint", thick=1.6, dashed=True)

@@ -63,15 +63,44 @@ async function* chunks(stream) {
 
 // --- a request -----------------------------------------------------------------------------------
 
+// What is wrong with a field's text, or "". Which numbers are allowed is for the server to say.
+function complaint({ name, value, validity }) {
+  if (name === "seed") return /^\s*\d*\s*$/.test(value) ? "" : "a whole number, or nothing";
+  const empty = value === "" && !PENALTIES.includes(name); // an empty penalty is off
+  return validity.badInput || empty ? "a number is missing" : "";
+}
+
+// Says beside each field what is wrong with it, and goes to the first that is; whether all are right.
+function fieldsAreRight() {
+  const fields = [...KNOBS, ...PENALTIES].map((name) => $("form").elements[name]);
+  fields.forEach(tell);
+  const wrong = fields.find(complaint);
+  wrong?.closest("details")?.setAttribute("open", "");
+  wrong?.focus();
+  return !wrong;
+}
+
+// The words go into the field's label, so that they are read out with it.
+function tell(field) {
+  const said = complaint(field);
+  field.ariaInvalid = said ? "true" : null;
+  field.labels[0].querySelector("small")?.remove();
+  if (said) field.labels[0].append(Object.assign(document.createElement("small"), { textContent: said }));
+}
+
+// The request as JSON. A seed has up to 64 bits, more than a number of JavaScript holds, so its digits stay text.
 function body() {
   const form = new FormData($("form"));
-  const knobs = [...KNOBS.filter((name) => form.get(name) !== ""), ...changedPenalties()];
+  const knobs = [...KNOBS.filter((name) => name !== "seed"), ...changedPenalties()];
   const settings = Object.fromEntries(knobs.map((name) => [name, Number(form.get(name))]));
+  const seed = form.get("seed").trim();
   const prompt = $("prompt").value;
   const asked = form.get("mode") === "chat"
     ? { messages: [{ role: "user", content: prompt }], logprobs: true }
     : { prompt, logprobs: 0 };
-  return { model, stream: true, stream_options: { include_usage: true }, return_step_seconds: true, ...settings, ...asked };
+  const json = JSON.stringify({ model, stream: true, stream_options: { include_usage: true }, return_step_seconds: true,
+                                ...settings, ...asked });
+  return seed ? `${json.slice(0, -1)},"seed":${BigInt(seed)}}` : json;
 }
 
 function changedPenalties() {
@@ -90,15 +119,16 @@ function namePenalties() {
 }
 
 async function send() {
+  if (!fieldsAreRight()) return;
   running?.abort();
   const mine = (running = new AbortController());
   begin();
   try {
     if (!model) await findModel();
+    const path = $("form").elements.mode.value === "chat" ? "/v1/chat/completions" : "/v1/completions";
     const asked = body();
-    const path = asked.messages ? "/v1/chat/completions" : "/v1/completions";
     seen.started = performance.now();
-    const response = await ask(path, { method: "POST", body: JSON.stringify(asked), signal: mine.signal });
+    const response = await ask(path, { method: "POST", body: asked, signal: mine.signal });
     for await (const event of events(response)) {
       if (running !== mine) return; // another request has taken its place
       take(event);
@@ -218,9 +248,8 @@ function draw() {
   $("timeline").setAttribute("viewBox", `0 0 ${1.01 * last} 10`);
   $("timeline").setAttribute("aria-label", summary());
   $("wait").setAttribute("width", first);
-  $("longest").setAttribute("x", longest.from);
-  $("longest").setAttribute("width", longest.size);
-  $("ticks").setAttribute("d", seen.pieces.map((piece) => `M${piece.at.toFixed(2)} 0V10`).join(""));
+  $("longest").setAttribute("d", longest.size ? `M${longest.from} 1H${longest.from + longest.size}` : "");
+  $("ticks").setAttribute("d", seen.pieces.map((piece) => `M${piece.at.toFixed(2)} 3V10`).join(""));
   $("end").textContent = ms(last);
   $("numbers").replaceChildren(...Object.entries(numbers()).map(([name, value]) => {
     const group = document.createElement("div");
@@ -235,6 +264,7 @@ function draw() {
 
 $("form").addEventListener("submit", (event) => { event.preventDefault(); send(); });
 $("form").addEventListener("input", namePenalties);
+$("form").addEventListener("input", ({ target }) => { if (target.ariaInvalid) tell(target); });
 $("stop").addEventListener("click", () => running?.abort());
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") running?.abort(); });
 $("prompt").addEventListener("keydown", (event) => {

@@ -4,10 +4,22 @@ import pytest
 from well_drawn import check, hatched, paths, rects, words
 
 from course_lib.analysis.slots import Request, continuous
-from course_lib.display.diagrams.batching import APART, EDGE, RIGHT, TOP, padding, slots, stretches
-from course_lib.display.diagrams.pages import block_tables, scattered
-from course_lib.display.diagrams.sharing import (
+from course_lib.display.diagrams.batching import (
+    APART,
+    EDGE,
     END,
+    RIGHT,
+    START,
+    TOP,
+    mixed_pass,
+    one_row,
+    padding,
+    slots,
+    stretches,
+)
+from course_lib.display.diagrams.pages import block_tables, scattered
+from course_lib.display.diagrams.sharing import END as TIME_END
+from course_lib.display.diagrams.sharing import (
     SIZE,
     TIME,
     copy_on_write,
@@ -65,6 +77,29 @@ def test_other_requests_have_another_picture():
     assert "11 passes, 7 of 22 slots idle" in words(fewer) and "8 passes, 1 of 16 slots idle" in words(fewer)
 
 
+@pytest.mark.parametrize("lengths, prompt", [((10, 6, 3), 6), ((2, 12), 8), ((4, 5, 8, 9), 2)])
+def test_a_pass_is_one_row_and_each_text_has_its_pages(lengths, prompt):
+    batch = mixed_pass(lengths, prompt)
+    assert [(one.start, one.num_tokens) for one in batch.work] == [*((n - 1, 1) for n in lengths), (0, prompt)]
+    drawing = check(lambda: one_row(lengths, prompt))
+    n, names = len(lengths) + prompt, "ABCDE"[: len(lengths) + 1]
+    row = [text for text, area in drawing.texts if text in names and area.bottom < 94]
+    assert row == [*names[:-1], *names[-1] * prompt]
+    writes, reads = rects(drawing, "latency"), rects(drawing, "cost")
+    assert (len(writes), len(reads)) == (len(lengths) + 1, prompt + 1), "the tokens, and one each in the legend"
+    pitch = (END - START) / n
+    assert [round((left - 2 - START) / pitch, 2) for left, *_ in writes[:-1] + reads[:-1]] == list(range(n))
+    pages = [-(-length // SIZE) for length in (*lengths, prompt)]
+    sheets = [rect for rect in rects(drawing, "paper") if rect[3] == 28]
+    assert len(sheets) == sum(pages) and len({left for left, *_ in sheets}) == len(pages)
+    assert len(rects(drawing, "cache")) == sum(lengths) + prompt, "a square for each token of every text"
+    assert len(hatched(drawing)) == SIZE * sum(pages) - sum(lengths) - prompt
+    [(_, _, width, _)] = [rect for rect in rects(drawing, "weights")]
+    assert width == END - START, "products take the whole row"
+    assert f"one pass, one row: {n} new tokens, no padding" in words(drawing)
+    assert f"{names[0]} {pages[0]}, " in drawing.description and f"{names[-1]} {pages[-1]}." in drawing.description
+
+
 def test_stretches_cover_every_pass():
     names = ["A", "A", None, "B", None, None]
     assert [name for name, first, last in stretches(names) for _ in range(first, last)] == names
@@ -119,7 +154,7 @@ def test_the_fork_shares_until_it_writes(tokens):
 
 def test_the_newest_request_waits_and_reads_again():
     drawing = check(lambda: preemption(THREE, 8))
-    pitch = (END - TIME) / 11
+    pitch = (TIME_END - TIME) / 11
     [(left, _, width, _)] = hatched(drawing)
     assert (round((left - TIME) / pitch), round((width + 2) / pitch)) == (4, 3), "passes 5 to 7"
     again = [rect for rect in rects(drawing, "cost") if rect[0] > 100]
@@ -148,6 +183,7 @@ def test_pages_of_each_request_are_those_of_the_manager():
 @pytest.mark.parametrize("call", [
     lambda: padding((1, 2)), lambda: padding((1, 2, 15)), lambda: padding((0, 2, 3)),
     lambda: slots(EIGHT[:4], 4), lambda: slots(EIGHT * 3, 4),
+    lambda: one_row((9,), 6), lambda: one_row((9, 13), 6), lambda: one_row((9, 1), 6), lambda: one_row((9, 2), 9),
     lambda: block_tables((4, 6)), lambda: block_tables((10, 13)),
     lambda: shared_prefix(6), lambda: shared_prefix(questions=(3, 6, 9)),
     lambda: copy_on_write(4), lambda: copy_on_write(8),
