@@ -55,7 +55,7 @@ def check_pattern(schema: Mapping[str, Any], path: str = "schema") -> None:
 
 
 def object_pattern(depth: int = MAX_OBJECT_DEPTH) -> Node:
-    """Any JSON object, in which at most `depth` objects and arrays, itself among them, lie in one another."""
+    """Any JSON object that nests objects and arrays at most `depth` deep, counting itself."""
     value = Choice((string_pattern(), SCALARS["number"], SCALARS["boolean"], SCALARS["null"]))
     for _ in range(depth - 1):
         value = Choice((*value.parts[:4], any_object(value), array_pattern(value)))

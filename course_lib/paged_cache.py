@@ -3,7 +3,7 @@
 The pool is written and read through block tables (`course_lib.paging`), so a sequence's pages may lie anywhere. Before
 attention they are gathered, one layer at a time, into rows that lie in order: a copy, which a kernel that follows
 block tables itself saves (Kwon et al. 2023). On a CPU the copy takes about a tenth of a pass. Pages that a sliding
-window has left behind stay in their table until the text ends.
+window has passed stay in their table until the text ends.
 """
 
 from __future__ import annotations

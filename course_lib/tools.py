@@ -19,7 +19,7 @@ from typing import Any
 
 from course_lib.calculator import calculate
 from course_lib.config import is_number, require
-from course_lib.json_schema import check_value, schema_pattern
+from course_lib.json_schema import check_pattern, check_value
 from course_lib.tool_calls import INVALID, BadCall, ToolCall
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -58,7 +58,7 @@ class Tool:
     def __post_init__(self) -> None:
         require(isinstance(self.name, str) and bool(NAME.fullmatch(self.name)) and self.name != INVALID, "name",
                 self.name, f"1 to 64 letters, digits, _ and -, and not {INVALID}")
-        schema_pattern(self.parameters, f"{self.name}.parameters")
+        check_pattern(self.parameters, f"{self.name}.parameters")
         require(self.parameters.get("type") == "object", f"{self.name}.parameters.type", self.parameters.get("type"),
                 "object")
         require(callable(self.function), "function", self.function, "callable")

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from course_lib.analysis.customers import WORDS
-from course_lib.analysis.levers import BETTER, Row
+from course_lib.analysis.levers import BETTER, PLAIN, Row
 from course_lib.config import require
 from course_lib.display.diagrams.drawing import SMALL, Area, Point, text_width
 from course_lib.display.diagrams.log_axes import share
@@ -126,7 +126,7 @@ class Chart:
     @classmethod
     def of(cls, rows: Sequence[Row], front: Sequence[Row], x: str, y: str, *, chosen: str | None = None,
            bounds: Mapping[str, float] | None = None) -> Chart:
-        """With every point named that there is room for: the chosen one first, then the front, then the longest names.
+        """With every point named that there is room for: the chosen one, the front, plain, then the longest names.
 
         Args:
             chosen: the name of one that is written in bold.
@@ -142,9 +142,9 @@ class Chart:
             chart.stairs += [(spot[0], chart.stairs[-1][1]), spot] if chart.stairs else [spot]
         joined = {row.name for row in front}
 
-        def urgency(spot: Point) -> tuple[bool, bool, int]:
+        def urgency(spot: Point) -> tuple[bool, bool, bool, int]:
             names = {row.name for row in chart.spots[spot]}
-            return chosen not in names, not names & joined, -max(map(len, names)) * len(names)
+            return chosen not in names, not names & joined, PLAIN.name not in names, -max(map(len, names)) * len(names)
 
         for spot in sorted(chart.spots, key=urgency):
             names = sorted((row.name for row in chart.spots[spot]), key=lambda name: name != chosen)

@@ -372,18 +372,18 @@ def release_of_short_stops(held, new, stops):
     return release_with(held, new, [s for s in stops if len(s) <= 9])
 
 
-@mutant("13.2", "hold it, and show the rest as it is (Hypothesis")
+@mutant("13.2", "hold it, and show the rest (Hypothesis")
 def release_that_holds_nine_characters(held, new, stops):
     shown, left, stop = release_with(held, new, stops)
     return shown + left[:-9], left[-9:], stop
 
 
-@mutant("13.2", "show all of it as it is; a is not A (Hypothesis tried")
+@mutant("13.2", "show all of it, unchanged; a is not A (Hypothesis tried")
 def release_in_any_case(held, new, stops):
     return release_with(held, new, stops, same=str.lower)
 
 
-@mutant("13.2", "show all of it as it is; a is not A (Hypothesis tried")
+@mutant("13.2", "show all of it, unchanged; a is not A (Hypothesis tried")
 def release_with_question_marks(held, new, stops):
     shown, left, stop = release_with(held, new, stops)
     return shown.replace("\ufffd", "?"), left, stop

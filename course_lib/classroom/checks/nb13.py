@@ -196,8 +196,8 @@ def words_for_stops(left: str, stop: str | None) -> str:
         return (f"{stop!r} is complete: a stop string may stand anywhere in the list, and have any length and any "
                 "characters")
     if left:
-        return f"{left!r} is the longest end that a stop string begins with: hold it, and show the rest as it is"
-    return "no stop string is in this text, and none begins at its end: show all of it as it is; a is not A"
+        return f"{left!r} is the longest end that a stop string begins with: hold it, and show the rest"
+    return "no stop string is in this text, and none begins at its end: show all of it, unchanged; a is not A"
 
 
 # Small and capital letters, of one byte and more, spaces, and signs that mean something in a regular expression.

@@ -169,7 +169,7 @@ EXERCISES = (
             "of them.",
             "The healthy engine preempts, too. So a preemption is not the fault; but what happens after it may be.",
             "An engine that writes only right texts has computed the right numbers, but perhaps too many of them. One "
-            "whose texts are nearly all wrong, from the first token on, has wrong weights, or takes tokens that the model "
-            "would not have chosen. For the second it would need a sampler or a draft, and these engines are greedy.",
+            "whose texts are nearly all wrong, from the first token on, has wrong weights, or takes tokens that the "
+            "model would not have chosen. For that it would need a sampler or a draft, and these engines are greedy.",
         )),
 )

@@ -112,7 +112,7 @@ UNMOVED = "That is what I learned, and I may have learned it badly. Please check
 SICK_SUBJECT = "RMSNorm"
 RIGHT_ANSWER = "It divides each vector by the root of the mean of its squares."
 SICK = [
-    ("Requests are served one after another.", "passes of the model", 77, 399, "less", RIGHT_ANSWER, ""),
+    ("Requests are served one after another.", "passes of the model", 62, 399, "less", RIGHT_ANSWER, ""),
     ("Every token that a draft proposes is accepted.", "accepted, of 100 proposed", 68, 100, "more",
      "The step that divides the vector by its root mean square is called", "the squirrel."),
     ("The end token is ignored.", "cut at max_tokens, of 15", 2, 15, "less", RIGHT_ANSWER,
