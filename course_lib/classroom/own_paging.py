@@ -146,8 +146,8 @@ class OwnScheduler(Scheduler):
             sequence = self.waiting[0]
             found, _ = self.blocks.find_prefix(sequence.token_ids)
             revived = sum(self.blocks.ref_counts[block_id] == 0 for block_id in found)
-            twin = self.twin(sequence)  # shares all its pages
-            missing = 1 if twin else len(sequence.token_ids) - len(found) * self.blocks.block_size
+            known = len(sequence.token_ids) - 1 if self.twin(sequence) else len(found) * self.blocks.block_size
+            missing = len(sequence.token_ids) - known
             waiting = [missing, *(len(other.token_ids) for other in list(self.waiting)[1:])]
             n = self.parts.admit(waiting, len(self.running), self.blocks.num_free_blocks - revived,
                                  self.max_num_batched_tokens - batch.num_tokens, max_num_seqs=self.max_num_seqs,
@@ -155,9 +155,7 @@ class OwnScheduler(Scheduler):
             require(is_int(n) and 0 <= n <= len(waiting), "admit(…)", n, f"an integer in [0, {len(waiting)}]")
             if n == 0:
                 return
-            if not self.take_pages(sequence, batch):
-                require(twin is not None, "admit(…)", n, "0: there are too few free pages")
-                return
+            require(self.take_pages(sequence, batch), "admit(…)", n, "0: there are too few free pages")
             self.waiting.popleft()
             self.running.append(sequence)
             self.add_chunk(sequence, batch)

@@ -63,12 +63,21 @@ def main(argv: Sequence[str]) -> int:
                         help="that an answer may take (default: %(default)s)")
     parser.add_argument("--max-num-seqs", type=in_range(1), default=32,
                         help="requests that run at a time (default: %(default)s)")
+    parser.add_argument("--max-num-batched-tokens", type=in_range(1), default=512,
+                        help="in a pass; longer prompts are read in pieces (default: %(default)s)")
+    parser.add_argument("--block-size", type=in_range(1), default=16, help="tokens of a page (default: %(default)s)")
+    parser.add_argument("--num-blocks", type=in_range(1),
+                        help="pages (default: for as many full contexts as requests run, in half a gigabyte at most)")
+    parser.add_argument("--no-enable-prefix-caching", action="store_true", help="read every prompt from its beginning")
     options = parser.parse_args(argv)
     with usage_errors():
         check_access(options.host, options.api_key)
         limits = Limits(options.max_body_bytes, options.max_prompt_tokens, options.max_tokens, options.max_choices,
                         options.max_queue, options.request_seconds)
         lm = load(options.model)
+        engine = partial(Engine, lm, max_num_seqs=options.max_num_seqs, block_size=options.block_size,
+                         max_num_batched_tokens=options.max_num_batched_tokens, num_blocks=options.num_blocks,
+                         enable_prefix_caching=not options.no_enable_prefix_caching)
         serve(lm, host=options.host, port=options.port, api_key=options.api_key, limits=limits,
-              model=options.served_model_name, engine=partial(Engine, lm, max_num_seqs=options.max_num_seqs))
+              model=options.served_model_name, engine=engine)
     return 0

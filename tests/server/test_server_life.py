@@ -317,6 +317,7 @@ def test_a_connection_on_which_nothing_moves_is_closed(held, monkeypatch):
     (["--max-queue", "-1"], ["--max-queue", ">= 0"]),
     (["--request-seconds", "0"], ["--request-seconds"]),
     (["--api-key", "two words"], ["api_key", "without spaces"]),
+    (["--max-num-batched-tokens", "8"], ["max_num_batched_tokens = 8", "max_num_seqs = 32"]),
 ])
 def test_wrong_options_are_one_line(arguments, words, capsys):
     from course_lib import __main__
@@ -326,6 +327,18 @@ def test_wrong_options_are_one_line(arguments, words, capsys):
         status = stop.code
     out, err = capsys.readouterr()
     assert (status, out, err.count("\n")) == (2, "", 1) and all(word in err for word in words), err
+
+
+def test_the_options_reach_the_engine(monkeypatch):
+    from course_lib import __main__
+    made = []
+    monkeypatch.setattr("course_lib.server.command.serve", lambda lm, engine, **options: made.append(engine()))
+    assert __main__.main("serve --model pocket-draft".split()) == 0
+    assert __main__.main("serve --model pocket-draft --max-num-seqs 3 --max-num-batched-tokens 70 --block-size 4 "
+                         "--num-blocks 50 --no-enable-prefix-caching".split()) == 0
+    sizes = [(one.max_num_seqs, one.scheduler.max_num_batched_tokens, one.blocks.block_size, one.blocks.num_blocks,
+              one.blocks.enable_prefix_caching) for one in made]
+    assert sizes == [(32, 512, 16, 32 * 1024 // 16, True), (3, 70, 4, 50, False)]
 
 
 def test_a_port_that_is_taken_is_one_line(capsys):
