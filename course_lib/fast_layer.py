@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
@@ -74,11 +75,12 @@ class FastLayer(DecoderLayer):
         q, k = readable.apply_rope(turned, *rope).split_with_sizes((H, Hkv), dim=1)
         if hasattr(kv_cache, "attend"):
             y = kv_cache.attend(q, k, v, self.self_attn.layer_idx, readable.fused_attention)
-        else:
-            if kv_cache is not None:
-                k, v = kv_cache.update(k, v, self.self_attn.layer_idx)  # (B, Hkv, S, Dh)
-            y = readable.fused_attention(q, k, v, mask)  # (B, H, T, Dh)
-        return y.reshape(B, 1, -1) if T == 1 else y.transpose(1, 2).flatten(2)
+            return y.transpose(1, 2).flatten(2)
+        if kv_cache is not None:
+            k, v = kv_cache.update(k, v, self.self_attn.layer_idx)  # (B, Hkv, S, Dh)
+        if T == 1:  # as in `fused_attention`, with one change of shape fewer
+            return F.scaled_dot_product_attention(q.reshape(B, Hkv, -1, Dh), k, v, mask).reshape(B, 1, -1)
+        return readable.fused_attention(q, k, v, mask).transpose(1, 2).flatten(2)
 
     def is_current(self) -> bool:
         """Whether the joined matrices are all that the layer's modules would do between norms, RoPE and cache."""
