@@ -21,7 +21,7 @@ from course_lib.config import SamplingParams, require
 from course_lib.fast_layer import packed_weights
 from course_lib.generate import LanguageModel, Step, as_ids, check_logits, check_prompt, end_ids
 from course_lib.grammar import LogitsProcessor, logits_processor_for
-from course_lib.paged_cache import PagedCache
+from course_lib.paged_cache import PackedPass, PagedCache
 from course_lib.paging import BlockManager
 from course_lib.sampling import has_penalties, logprobs_of, request_generator, sample, top_candidates
 from course_lib.scheduler import Batch, Scheduler, Sequence, Work
@@ -231,7 +231,7 @@ class Engine:
         """Compute a pass: the logits (n, V) after those n sequences that get a token, in their order."""
         device, counts = self.cache.pages.device, [one.num_tokens for one in work]
         tables, starts = [one.sequence.table.block_ids for one in work], [one.start for one in work]
-        packed = self.cache.one_pass(tables, starts, counts)
+        packed = PackedPass(self.cache, tables, starts, counts)
         ids = [i for one in work for i in one.sequence.token_ids[one.start : one.start + one.num_tokens]]
         ends = [end - 1 for one, end in zip(work, accumulate(counts)) if one.gets_token]
         return self.lm.model(torch.tensor([ids], device=device), kv_cache=packed, position_ids=packed.position_ids,

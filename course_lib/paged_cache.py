@@ -52,16 +52,6 @@ class PagedCache:
         """Copy a page in all layers, for a sequence that will write to it while another still reads it."""
         self.pages[:, target] = self.pages[:, source]
 
-    def one_pass(self, tables: Sequence[Sequence[int]], past: Sequence[int], new: Sequence[int]) -> PackedPass:
-        """What the model is given as its cache for one pass over the next tokens of several texts.
-
-        Args:
-            tables: the pages of each, in the order of the text, with places for the new tokens.
-            past: positions that each has computed.
-            new: tokens of each in this pass, >= 1.
-        """
-        return PackedPass(self, tables, past, new)
-
     def gather(self, layer_idx: int, block_ids: Tensor) -> Tensor:
         """Copies of some pages of a layer, one after another: (n, block_size, 2 Hkv, Dh), until the next call."""
         pages = self.layers[layer_idx]
@@ -110,7 +100,9 @@ class PackedPass:
 
     Args:
         cache: the pool.
-        tables, past, new: as for `PagedCache.one_pass`.
+        tables: the pages of each text, in its order, with places for the new tokens.
+        past: positions that each has computed.
+        new: tokens of each in this pass, >= 1.
 
     Attributes:
         position_ids: (1, N), for the model.

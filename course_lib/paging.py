@@ -87,12 +87,16 @@ class BlockManager:
         require(is_int(block_size) and block_size >= 1, "block_size", block_size, "an integer >= 1")
         self.num_blocks, self.block_size = num_blocks, block_size
         self.enable_prefix_caching = enable_prefix_caching
-        self.ref_counts = [0] * num_blocks
-        self.prefixes: list[Prefix | None] = [None] * num_blocks  # of each page that is in the index
-        self.index: dict[int, int] = {}  # hash of a prefix to its last page
-        self.empty = list(range(num_blocks - 1, -1, -1))  # free, and not in the index; the last is taken first
-        self.evictable: OrderedDict[int, None] = OrderedDict()  # free, in the index; least recently used first
         self.prefix_queries = self.prefix_hits = self.evictions = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Take all pages back from their tables, and forget what they hold."""
+        self.ref_counts = [0] * self.num_blocks
+        self.prefixes: list[Prefix | None] = [None] * self.num_blocks  # of each page that is in the index
+        self.index: dict[int, int] = {}  # hash of a prefix to its last page
+        self.empty = list(range(self.num_blocks - 1, -1, -1))  # free, and not in the index; the last is taken first
+        self.evictable: OrderedDict[int, None] = OrderedDict()  # free, in the index; least recently used first
 
     @property
     def num_free_blocks(self) -> int:
@@ -231,10 +235,7 @@ class BlockManager:
             ValueError: some are in use; nothing has changed then.
         """
         require(self.num_used_blocks == 0, "num_used_blocks", self.num_used_blocks, "0, to forget what pages hold")
-        self.empty += self.evictable
-        self.evictable.clear()
-        self.index.clear()
-        self.prefixes = [None] * self.num_blocks
+        self.clear()
 
     def free(self, table: BlockTable) -> None:
         """Give up all pages of a table; it is empty afterwards. The end of a text is evicted before its beginning."""

@@ -248,10 +248,12 @@ class Scheduler:
                 self.release(sequence)
 
     def abort_all(self) -> None:
-        """End every request, and forget all pages: what is in them may be half of a pass."""
+        """End every request and take all pages back, also where an interrupt came between two steps of the books."""
         for sequence in [*self.running, *self.waiting]:
-            self.abort(sequence.request_id)
-        self.blocks.reset_prefix_cache()
+            sequence.finish_reason, sequence.table = "abort", None
+        self.running.clear()
+        self.waiting.clear()
+        self.blocks.clear()
 
     def release(self, sequence: Sequence) -> None:
         """Give up the pages, if there are any."""

@@ -182,13 +182,11 @@ def test_several_answers_to_one_prompt_share_its_pages(length, later, lm):
 
 
 def test_requests_that_begin_alike_and_come_together_read_their_beginning_once(lm):
-    engine, system, read = Engine(lm, block_size=4), list(range(30)), 0
-    prompts = [[*system[:20], 40 + i, 41] for i in range(5)]
+    engine, prompts = Engine(lm, block_size=4), [[*range(20), 40 + i, 41] for i in range(5)]
     for i, ids in enumerate(prompts):
         engine.add_request(str(i), ids, replace(GREEDY, ignore_eos=True))
     outputs = engine.step()
-    read = sum(output.step.positions for output in outputs)
-    assert read == 22 + 4 * 2
+    assert sum(output.step.positions for output in outputs) == 22 + 4 * 2
     texts = {o.request_id: [o.step.token_id] for o in outputs}
     while engine.has_unfinished_requests():
         for output in engine.step():
@@ -197,17 +195,22 @@ def test_requests_that_begin_alike_and_come_together_read_their_beginning_once(l
                                                         for ids in prompts]
 
 
-@pytest.mark.parametrize("place", ["copy_block", "model", "choose", "record", "update"])
+@pytest.mark.parametrize("place", ["allocate", "copy_block", "model", "choose", "record", "update"])
 def test_an_interrupted_pass_ends_all_requests_and_leaves_the_engine_as_new(place, lm, monkeypatch):
     """Whatever it had written by then: pages that it was to fill are found by nobody."""
     params = SamplingParams(temperature=0.9, seed=3, max_tokens=12, ignore_eos=True)
     expected = {str(i): alone(lm, ids, params) for i, ids in enumerate(PROMPTS)}
     engine = Engine(lm, block_size=4)
 
+    allocate = engine.blocks.allocate
+
     def interrupt(*args, **options):
+        if place == "allocate":
+            allocate(*args)  # pages that nobody has noted yet
         raise KeyboardInterrupt
 
-    targets = {"copy_block": (engine.cache, "copy_block"), "model": (lm, "model"),
+    targets = {"allocate": (engine.blocks, "allocate"), "copy_block": (engine.cache, "copy_block"),
+               "model": (lm, "model"),
                "update": (engine.scheduler, "update"),
                "choose": ("course_lib.engine.choose",), "record": ("course_lib.engine.record",)}
     engine.add_request("first", PROMPTS[4], params)

@@ -8,7 +8,7 @@ from test_kv_cache import FAMILIES, PRECISIONS, N, make_model, short_splits
 
 from course_lib.fast_layer import speed_up
 from course_lib.kv_cache import StaticCache
-from course_lib.paged_cache import PagedCache
+from course_lib.paged_cache import PackedPass, PagedCache
 
 BLOCKS = 4 * N
 
@@ -33,7 +33,7 @@ def cache_of(model, block_size):
 
 def together(model, cache, tables, rows, spans, **options):
     """The logits (N, V) of the next positions of several texts in one pass; a span is a start and an end."""
-    packed = cache.one_pass(tables, [start for start, _ in spans], [end - start for start, end in spans])
+    packed = PackedPass(cache, tables, [start for start, _ in spans], [end - start for start, end in spans])
     ids = torch.cat([row[start:end] for row, (start, end) in zip(rows, spans)])[None]
     return model(ids, kv_cache=packed, position_ids=packed.position_ids, **options)[0]
 
@@ -173,8 +173,8 @@ def test_the_pages_have_the_type_of_the_weights(dtype):
 @pytest.mark.parametrize("make, message", [
     (lambda cache: PagedCache(cache.config, 0, 4), "num_blocks = 0"),
     (lambda cache: PagedCache(cache.config, 4, 0), "block_size = 0"),
-    (lambda cache: cache.one_pass([[1], [2]], [0, 0], [2, 0]), r"new = \[2, 0\] is not allowed: must be at least one"),
-    (lambda cache: cache.one_pass([], [], []), r"new = \[\]"),
+    (lambda cache: PackedPass(cache, [[1], [2]], [0, 0], [2, 0]), r"new = \[2, 0\] is not allowed: must be at least"),
+    (lambda cache: PackedPass(cache, [], [], []), r"new = \[\]"),
 ])
 def test_sizes_that_are_none_are_refused(make, message):
     with pytest.raises(ValueError, match=message):

@@ -19,7 +19,7 @@ from course_lib.engine import Engine
 from course_lib.fast_layer import packed_weights
 from course_lib.generate import LanguageModel, next_logits
 from course_lib.kv_cache import cache_for
-from course_lib.paged_cache import PagedCache
+from course_lib.paged_cache import PackedPass, PagedCache
 from course_lib.paging import BlockTable
 from course_lib.scheduler import Sequence, Work
 
@@ -61,10 +61,11 @@ def logit_differences(lm: LanguageModel, prompts: Items[Items[int]],
     for ids, n in zip(prompts, pages):
         tables.append(list(range(first, first + n)))
         first += n
-        lm.model(torch.tensor([ids[:-1]]), kv_cache=cache.one_pass(tables[-1:], [0], [len(ids) - 1]), logits_to_keep=1)
+        packed = PackedPass(cache, tables[-1:], [0], [len(ids) - 1])
+        lm.model(torch.tensor([ids[:-1]]), kv_cache=packed, logits_to_keep=1)
 
     def last_of_first(B: int) -> Tensor:
-        packed = cache.one_pass(tables[:B], [len(ids) - 1 for ids in prompts[:B]], [1] * B)
+        packed = PackedPass(cache, tables[:B], [len(ids) - 1 for ids in prompts[:B]], [1] * B)
         ids = torch.tensor([[ids[-1] for ids in prompts[:B]]])
         return lm.model(ids, kv_cache=packed, position_ids=packed.position_ids)[0, 0]
 
@@ -200,9 +201,11 @@ class FixedShapeEngine(Engine):
         require(2 <= max_model_len <= context, "max_model_len", max_model_len, f"in [2, {context}]")
         width = -(-max_model_len // block_size)
         super().__init__(lm, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_seqs * max_model_len,
-                         block_size=block_size, num_blocks=max_num_seqs * width + 1, enable_prefix_caching=False)
-        page = self.blocks.allocate([0]).block_ids  # of all rows that are nobody's
-        self.spare = Sequence("", [0] * max_model_len, max_model_len, 1, table=BlockTable(page * width, max_model_len))
+                         block_size=block_size, num_blocks=max_num_seqs * width, enable_prefix_caching=False)
+        spare = self.blocks.num_blocks  # one page more, which no request gets: of all rows that are nobody's
+        self.cache = PagedCache.for_model(lm.model, spare + 1, block_size)
+        self.spare = Sequence("", [0] * max_model_len, max_model_len, 1,
+                              table=BlockTable([spare] * width, max_model_len))
 
     def add_request(self, request_id: str, prompt_ids: Items[int], params: SamplingParams) -> None:
         """As `Engine.add_request`; a text that could grow longer than `max_model_len` is refused, too."""
