@@ -13,6 +13,10 @@ from torch import Tensor, nn
 # Where W x^T is the faster of the two, in float32. Measured on shapes from 256 x 256 to 4096 x 768.
 MOST_ROWS = 4
 MOST_NUMBERS = 4096  # in several rows together
+# oneDNN compiles code for each number of rows that it meets, and keeps it: 0.6 MB for a matrix of `pocket`, for good.
+# A server that fills its passes as requests come would meet hundreds. So there are as few as this.
+EXACT_ROWS = 32
+STEP_OF_ROWS = 16
 # oneDNN's x W^T. What PyTorch's compiler calls; for want of a public name, it is called so here.
 ONEDNN = torch.ops.mkldnn._linear_pointwise.default if torch.backends.mkldnn.is_available() else None
 
@@ -87,8 +91,14 @@ def product(x: Tensor, weight: Tensor, parts: tuple[Tensor, ...], packed: Packed
         packed: of this W, or None.
     """
     if packed is not None and len(x) > 1 and packed.is_current(parts):
-        return ONEDNN(x, packed.blocks, None, "none", [], "")
+        return ONEDNN(filled(x), packed.blocks, None, "none", [], "")[: len(x)]
     return weight_first(x, weight) if is_few(x, weight) else ONEDNN(x, weight, None, "none", [], "")
+
+
+def filled(x: Tensor) -> Tensor:
+    """(R, K) with rows of zeros after it, up to the next number of rows that the code exists for."""
+    rest = -len(x) % STEP_OF_ROWS if len(x) > EXACT_ROWS else 0
+    return F.pad(x, (0, 0, 0, rest)) if rest else x
 
 
 def weight_first(x: Tensor, weight: Tensor) -> Tensor:

@@ -60,6 +60,10 @@ class PagedCache:
             self.room = pages.new_empty(2 * math.prod(shape))
         return torch.index_select(pages, 0, block_ids, out=self.room[: math.prod(shape)].view(shape))
 
+    def claim_memory(self) -> None:
+        """Write to all pages while they are empty, so that the system gives their memory now, not page by page."""
+        self.pages.zero_()
+
     @property
     def nbytes(self) -> int:
         """Bytes of all pages, used or not."""

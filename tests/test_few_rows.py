@@ -116,6 +116,20 @@ def test_each_product_is_that_of_float64(N, K, R):
         torch.testing.assert_close(result.double(), exact, rtol=0, atol=1e-5 * K**0.5)
 
 
+def test_a_packed_product_meets_few_numbers_of_rows(monkeypatch):
+    """For each, oneDNN keeps code for good."""
+    met, onednn = set(), few_rows.ONEDNN
+    monkeypatch.setattr(few_rows, "ONEDNN", lambda x, *rest: met.add(len(x)) or onednn(x, *rest))
+    weight = torch.randn(24, 16, generator=torch.Generator().manual_seed(0))
+    packed = Packed(weight, (weight,))
+    for R in range(2, 513):
+        x = torch.randn(R, 16, generator=torch.Generator().manual_seed(R))
+        y = product(x, weight, (weight,), packed)
+        assert y.shape == (R, 24) and y.is_contiguous()
+        torch.testing.assert_close(y, x @ weight.T, rtol=1e-5, atol=1e-5)
+    assert sorted(met) == [*range(2, 33), *range(48, 513, 16)]
+
+
 def test_a_copy_counts_until_its_matrix_changes():
     weight = torch.ones(4, 3)
     packed = Packed(weight, (weight,))

@@ -1,7 +1,9 @@
 """Texts that lie in pages give the logits of each alone, for every family, split, company and order of pages."""
 
+import dataclasses
 import random
 
+import psutil
 import pytest
 import torch
 from test_kv_cache import FAMILIES, PRECISIONS, N, make_model, short_splits
@@ -162,6 +164,16 @@ def test_bytes_are_those_of_all_pages_and_nothing_else():
     cache = PagedCache.for_model(model, 10, 4)
     assert cache.pages.shape == (2, 10, 4, 4, 4) and cache.nbytes == 2 * 10 * 4 * 2 * 2 * 4 * 4
     assert not cache.pages.any(), "NaN times 0 is NaN"
+
+
+def test_memory_comes_with_what_is_written_or_at_once():
+    process, config = psutil.Process(), dataclasses.replace(make_model("llama", torch.float32).config, head_dim=64)
+    empty = process.memory_info().rss
+    cache = PagedCache(config, 4000, 16)
+    made = process.memory_info().rss
+    cache.claim_memory()
+    assert made - empty < 0.1 * cache.nbytes < 0.9 * cache.nbytes < process.memory_info().rss - made
+    assert not cache.pages.any()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])

@@ -38,7 +38,7 @@ from course_lib.quantized_cache import QuantizedCache
 from course_lib.training.corpus import Writer
 from course_lib.training.questions import SEED, Question, user
 
-ALONE = 5  # questions that one reader asks
+ALONE = 3  # questions that one reader asks
 NEW_TOKENS = 24  # of an answer at most
 QUESTIONS = 24  # of each kind, for the shares of right answers
 COUNTED = 1_000_000  # tokens of text, for the draft by counts

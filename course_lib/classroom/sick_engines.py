@@ -20,7 +20,7 @@ from course_lib.scheduler import Sequence as Running
 
 FAULTS = {
     "time stamp": "the time of day is put in front of every prompt",
-    "stale pages": "a request that comes back after a preemption treats its new, empty pages as computed",
+    "stale pages": "a request that comes back after a preemption treats its new pages as computed, whatever is in them",
     "wrong scale": "the integers of one matrix are multiplied by the wrong scale",
     "few pages": "there are far too few pages for the requests that run",
     "no end": "the end token is ignored",

@@ -75,9 +75,16 @@ def main(argv: Sequence[str]) -> int:
         limits = Limits(options.max_body_bytes, options.max_prompt_tokens, options.max_tokens, options.max_choices,
                         options.max_queue, options.request_seconds)
         lm = load(options.model)
-        engine = partial(Engine, lm, max_num_seqs=options.max_num_seqs, block_size=options.block_size,
+        engine = partial(serving_engine, lm, max_num_seqs=options.max_num_seqs, block_size=options.block_size,
                          max_num_batched_tokens=options.max_num_batched_tokens, num_blocks=options.num_blocks,
                          enable_prefix_caching=not options.no_enable_prefix_caching)
         serve(lm, host=options.host, port=options.port, api_key=options.api_key, limits=limits,
               model=options.served_model_name, engine=engine)
     return 0
+
+
+def serving_engine(lm: LanguageModel, **options: Any) -> Engine:
+    """An engine that holds the memory of all its pages from the start: a server that grows later may be killed."""
+    engine = Engine(lm, **options)
+    engine.cache.claim_memory()
+    return engine

@@ -41,8 +41,6 @@ COMPUTED = {
     "1,024 tokens": LM.config.max_position_embeddings,
     "203 tokens": READ,
     "188 of its": SHARED,
-    "168 MB": BENCH.held_bytes(Setting(max_num_seqs=32))[1] / 1e6,
-    "227 tokens": READ + NEW_TOKENS,
     "512 tokens": A_PASS,
     "6,500 tokens": round(32 * READ, -2),
     "13 passes": math.ceil(32 * READ / A_PASS),

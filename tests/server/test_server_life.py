@@ -18,6 +18,7 @@ import pytest
 from conftest import chat_body
 from wire import Wire, ask, events, until
 
+from course_lib.paged_cache import PagedCache
 from course_lib.server import Limits, listening, serve_in_background
 
 CHAT = ("POST", "/v1/chat/completions")
@@ -331,14 +332,16 @@ def test_wrong_options_are_one_line(arguments, words, capsys):
 
 def test_the_options_reach_the_engine(monkeypatch):
     from course_lib import __main__
-    made = []
+    made, claimed = [], []
     monkeypatch.setattr("course_lib.server.command.serve", lambda lm, engine, **options: made.append(engine()))
+    monkeypatch.setattr(PagedCache, "claim_memory", lambda cache: claimed.append(cache))
     assert __main__.main("serve --model pocket-draft".split()) == 0
     assert __main__.main("serve --model pocket-draft --max-num-seqs 3 --max-num-batched-tokens 70 --block-size 4 "
                          "--num-blocks 50 --no-enable-prefix-caching".split()) == 0
     sizes = [(one.max_num_seqs, one.scheduler.max_num_batched_tokens, one.blocks.block_size, one.blocks.num_blocks,
               one.blocks.enable_prefix_caching) for one in made]
     assert sizes == [(32, 512, 16, 32 * 1024 // 16, True), (3, 70, 4, 50, False)]
+    assert claimed == [one.cache for one in made], "a server's memory is taken when it starts"
 
 
 def test_a_port_that_is_taken_is_one_line(capsys):
