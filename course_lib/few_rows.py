@@ -10,7 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# Where W x^T is the faster of the two, in float32. Measured on shapes from 256 x 256 to 4096 x 768.
+from course_lib.training.machine import cpu_name
+
+# On an Intel processor MKL's x W^T reads W once, as fast as memory allows, on all threads. On others it runs on one
+# thread and copies W first; there W x^T is 2 to 3 times as fast, and on Intel's 3 times as slow.
+MKL_IS_FAST = "intel" in cpu_name().lower()
+# Where these are faster than oneDNN, in float32. Measured on shapes from 256 x 256 to 4096 x 768.
 MOST_ROWS = 4
 MOST_NUMBERS = 4096  # in several rows together
 # oneDNN compiles code for each number of rows that it meets, and keeps it: 0.6 MB for a matrix of `pocket`, for good.
@@ -50,12 +55,11 @@ class Packed:
 
 
 class FewRowsLinear(nn.Linear):
-    """An `nn.Linear` that chooses among three products by the number of rows, when nothing is to learn.
+    """An `nn.Linear` that chooses among the products of three libraries, when nothing is to learn.
 
-    Decoding reads every weight for one row or a few. For x W^T, MKL then runs on one thread and copies W into
-    another order first; W x^T reads W as it lies. oneDNN is faster from a handful of rows on. Nothing is kept
-    between calls but what `packed_weights` makes, so hooks, edits, new weights and moves to another device or
-    type count as they do in an `nn.Linear`.
+    Decoding reads every weight for one row or a few. For these, `few_rows_product` is the fastest; oneDNN is faster
+    from a handful of rows on. Nothing is kept between calls but what `packed_weights` makes, so hooks, edits, new
+    weights and moves to another device or type count as they do in an `nn.Linear`.
     """
 
     packed: Packed | None = None
@@ -78,7 +82,7 @@ def suits(x: Tensor, weight: Tensor) -> bool:
 
 
 def is_few(x: Tensor, weight: Tensor) -> bool:
-    """Whether W x^T is the fastest."""
+    """Whether `few_rows_product` is the fastest."""
     K, numbers = x.shape[-1], x.numel()
     return (numbers == K or numbers <= min(MOST_NUMBERS, MOST_ROWS * K)) and weight.shape[0] % 2 == 0
 
@@ -92,13 +96,18 @@ def product(x: Tensor, weight: Tensor, parts: tuple[Tensor, ...], packed: Packed
     """
     if packed is not None and len(x) > 1 and packed.is_current(parts):
         return ONEDNN(filled(x), packed.blocks, None, "none", [], "")[: len(x)]
-    return weight_first(x, weight) if is_few(x, weight) else ONEDNN(x, weight, None, "none", [], "")
+    return few_rows_product(x, weight) if is_few(x, weight) else ONEDNN(x, weight, None, "none", [], "")
 
 
 def filled(x: Tensor) -> Tensor:
     """(R, K) with rows of zeros after it, up to the next number of rows that the code exists for."""
     rest = -len(x) % STEP_OF_ROWS if len(x) > EXACT_ROWS else 0
     return F.pad(x, (0, 0, 0, rest)) if rest else x
+
+
+def few_rows_product(x: Tensor, weight: Tensor) -> Tensor:
+    """x W^T from (R, K) and (N, K), N even, by the routine that this processor is fast with: (R, N)."""
+    return F.linear(x, weight) if MKL_IS_FAST else weight_first(x, weight)
 
 
 def weight_first(x: Tensor, weight: Tensor) -> Tensor:

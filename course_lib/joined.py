@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from course_lib import few_rows
 from course_lib.few_rows import FewRowsLinear, Packed, product
 from course_lib.quantized_linear import Int4Linear, Int8Linear, QuantizedLinear
 
@@ -43,9 +44,9 @@ class Joined:
             moved.append([(key, tensor, tensor.detach()) for tensor in tensors])  # and the memory they must be in
         self.parts = list(zip(names, zip(*moved)))
         self.weight, self.weights = whole["weight"], tuple(part.weight for part in parts)
-        N, halves = sum(self.sizes), self.kind is FewRowsLinear and sum(self.sizes) % 2 == 0
-        self.halves = self.weight.view(2, N // 2, self.K) if halves else None
-        self.quantized = None if self.kind is FewRowsLinear else wider(parts[0], whole, N)
+        N, plain = sum(self.sizes), self.kind is FewRowsLinear
+        self.halves = self.weight.view(2, N // 2, self.K) if plain and N % 2 == 0 and not few_rows.MKL_IS_FAST else None
+        self.quantized = None if plain else wider(parts[0], whole, N)
         self.packed: Packed | None
 
     def __reduce__(self) -> tuple[type, tuple[()]]:

@@ -11,7 +11,7 @@ from test_few_rows import CHANGES, CONFIG, COPIES, decoded, make_model, with_mkl
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
-from course_lib import SamplingParams, load, save
+from course_lib import SamplingParams, few_rows, load, save
 from course_lib import model as readable
 from course_lib.fast_layer import FastLayer, FastNorm, Joined, packed_weights, speed_up
 from course_lib.few_rows import FewRowsLinear
@@ -23,9 +23,10 @@ from course_lib.quantize import quantize, stored_bytes
 from course_lib.quantized_linear import Int4Linear, Int8Linear, int4_block, int8_kernel, quantize_linear
 
 
-@pytest.fixture
-def joined(monkeypatch):
-    """The names of the maps that were multiplied as one, call by call."""
+@pytest.fixture(params=[True, False], ids=["Intel", "another maker"])
+def joined(request, monkeypatch):
+    """The names of the maps that were multiplied as one, call by call, on either maker's processor."""
+    monkeypatch.setattr(few_rows, "MKL_IS_FAST", request.param)
     names, times = [], Joined.times
 
     def watched(self, x):

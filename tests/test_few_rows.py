@@ -11,7 +11,16 @@ from torch.nn.utils import parametrizations, prune
 
 from course_lib import few_rows
 from course_lib.config import ModelConfig
-from course_lib.few_rows import FewRowsLinear, Packed, is_few, product, speed_up_few_rows, suits, weight_first
+from course_lib.few_rows import (
+    FewRowsLinear,
+    Packed,
+    few_rows_product,
+    is_few,
+    product,
+    speed_up_few_rows,
+    suits,
+    weight_first,
+)
 from course_lib.kv_cache import DynamicCache
 from course_lib.layers import MLP
 from course_lib.model import Attention, CausalLM
@@ -28,12 +37,13 @@ def with_mkl(monkeypatch):
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
 
 
-@pytest.fixture
-def products(monkeypatch):
-    """The shapes that `weight_first` was called with, (R, K) and (N, K)."""
+@pytest.fixture(params=[True, False], ids=["Intel", "another maker"])
+def products(request, monkeypatch):
+    """The shapes that `few_rows_product` was called with, (R, K) and (N, K)."""
     shapes = []
-    monkeypatch.setattr(few_rows, "weight_first", lambda x, weight: (
-        shapes.append((tuple(x.shape), tuple(weight.shape))), weight_first(x, weight))[1])
+    monkeypatch.setattr(few_rows, "MKL_IS_FAST", request.param)
+    monkeypatch.setattr(few_rows, "few_rows_product", lambda x, weight: (
+        shapes.append((tuple(x.shape), tuple(weight.shape))), few_rows_product(x, weight))[1])
     return shapes
 
 
@@ -106,7 +116,9 @@ def test_what_neither_product_can_multiply_is_left_to_pytorch(monkeypatch):
 
 @pytest.mark.parametrize("N, K", [(6, 4), (5, 3), (384, 256), (256, 640)])
 @pytest.mark.parametrize("R", [1, 2, 5, 16, 70])
-def test_each_product_is_that_of_float64(N, K, R):
+@pytest.mark.parametrize("intel", [True, False])
+def test_each_product_is_that_of_float64(intel, N, K, R, monkeypatch):
+    monkeypatch.setattr(few_rows, "MKL_IS_FAST", intel)
     generator = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(size, K, generator=generator) for size in (R, N))
     exact = x.double() @ weight.double().T

@@ -74,6 +74,8 @@ def measure(lm: LanguageModel, settings: Sequence[Setting] = SETTINGS, *, dollar
             rounds: int = 2, questions: int = QUESTIONS) -> list[Row]:
     """Measure every setting: speed in `rounds` turns, of which the best counts, and quality once for each numerics.
 
+    The first setting has two turns in a round, at its beginning and at its end: all others are compared with it.
+
     Args:
         lm: in float32, as `load()` returns it.
         settings: with different names.
@@ -92,9 +94,10 @@ def measure(lm: LanguageModel, settings: Sequence[Setting] = SETTINGS, *, dollar
     require(dollars_per_hour > 0, "dollars_per_hour", dollars_per_hour, "> 0")
     require(rounds >= 1, "rounds", rounds, ">= 1")
     bench = Bench(lm, questions=questions)
-    turns = [[bench.time(setting) for setting in settings] for _ in range(rounds)]
+    turns = [*zip(*([bench.time(setting) for setting in (*settings, settings[0])] for _ in range(rounds)))]
+    turns[0] += turns.pop()
     rows = []
-    for setting, timings in zip(settings, zip(*turns)):
+    for setting, timings in zip(settings, turns):
         timing, quality = best(timings), bench.quality(setting)
         rows.append(Row(setting, *timing, *bench.held_bytes(setting), *quality,
                         dollars_per_million(timing.tokens_per_s, dollars_per_hour)))

@@ -205,6 +205,13 @@ def test_a_table_is_measured(lm, monkeypatch):
         assert 2 < one.perplexity < 4 and 0 <= one.capitals <= 1 and one.nbytes == one.weight_bytes + one.cache_bytes
 
 
+def test_the_first_setting_has_two_turns_in_a_round(lm, monkeypatch):
+    other, turns = Setting("int8"), []
+    monkeypatch.setattr(Bench, "time", lambda _, setting: turns.append(setting) or Timing(len(turns), 1.0, 1.0))
+    rows = measure(lm, [PLAIN, other], rounds=2, questions=1)
+    assert turns == 2 * [PLAIN, other, PLAIN] and [row.tokens_per_s for row in rows] == [6, 5]
+
+
 @pytest.mark.parametrize("options", [{"settings": []}, {"settings": [PLAIN, Setting()]}, {"dollars_per_hour": 0},
                                      {"rounds": 0}])
 def test_what_cannot_be_measured_is_refused(lm, options):

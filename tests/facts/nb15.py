@@ -13,7 +13,6 @@ from course_lib.training.scaling_runs import CONTEXT, SIZES, VOCABULARY, results
 RUNS = results()
 LOSS = {(run.size, round(run.tokens / 1e6, 1)): run.loss for run in RUNS}
 EXAM = [run.loss for run in sorted(results("held-out"), key=lambda run: run.tokens)]
-SAME_BILL = [LOSS[3, 16.0], LOSS[4, 8.0], LOSS[5, 4.0], LOSS[6, 2.0], LOSS[8, 1.0]]
 SAME_COST = [training_flops(run.parameters, run.tokens) for run in RUNS
              if (run.size, round(run.tokens / 1e6, 1)) in ((3, 16.0), (4, 8.0), (5, 4.0), (6, 2.0), (8, 1.0))]
 [DOUBLED] = [run.loss for run in results("rate") if (run.size, run.rate) == (6, 2)]
@@ -59,12 +58,9 @@ COMPUTED = {
     "away 26 %": 1 - EXAM[1] / EXAM[0],
     "30 % of the whole": GAINS["encyclopedia"] / sum(GAINS.values()),
     "1,362 texts": sum(len(entry.say) for entry in encyclopedia()),
-    "9 % more": SAME_BILL[0] / min(SAME_BILL) - 1,
-    "largest 29 %": SAME_BILL[-1] / min(SAME_BILL) - 1,
     "to 40 %": max(SAME_COST) / min(SAME_COST) - 1,
     "1 % worse": LOSS[5, 4.0] / LOSS[4, 8.0] - 1,
     "0.3 %": off_the_best(2),
-    "costs 4 %": off_the_best(10),
     "differ by 0.3 %": (max(SEEDS) - min(SEEDS)) / SEEDS[0],
     "size 6 there 5 %": DOUBLED / LOSS[6, 1.0] - 1,
     "add 16": min(SCORES),

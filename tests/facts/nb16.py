@@ -39,7 +39,6 @@ COMPUTED = {
 }
 
 KNOWN = {
-    "the 20 turns": "an assumption of pencil 16.1",
     "200,000 brackets": "what the check tries",
     "3,000 tokens": "an assumption of the problem",
     "500 tokens": "an assumption of the problem",

@@ -81,7 +81,6 @@ COMPUTED = {
 
 KNOWN = {
     "between 0.4 and 0.9": "runs on several processors",
-    "0.10 to 0.13": "vLLM's issues 21797 and 31883",
     "a card of 80": "NVIDIA H100 datasheet",
     "100 tokens": "a story of `CUSTOMERS`",
     "10,000 users": "a story of `CUSTOMERS`",
