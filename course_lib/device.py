@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+from pathlib import Path
 
 import torch
 
@@ -32,3 +34,10 @@ def available_devices() -> list[str]:
     cuda = ["cuda", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
     return ["cpu", *(cuda if torch.cuda.is_available() else []),
             *(["mps"] if torch.backends.mps.is_available() else [])]
+
+
+def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The model of this machine's processor, as far as the system tells it."""
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return next(filter(None, names), platform.processor() or platform.machine())

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.training.machine import cpu_name
+from course_lib.device import cpu_name
 
 # On an Intel processor MKL's x W^T reads W once, as fast as memory allows, on all threads. On others it runs on one
 # thread and copies W first; there W x^T is 2 to 3 times as fast, and on Intel's 3 times as slow.

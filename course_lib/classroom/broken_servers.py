@@ -23,7 +23,7 @@ MISTAKES = {
     "not chained": "finds a page by its own tokens, whatever came before them",
     "static": "gives no slot away before its whole batch has ended",
     "reserved": "reserves pages for the longest possible answer",
-    "too early": "finds pages that neither this pass nor one before it computes",
+    "too early": "finds pages before the pass that computes them",
     "wrong victim": "takes the pages of the oldest request, and not of the newest, when memory is full",
 }
 Server = Callable[..., Engine]

@@ -26,7 +26,7 @@ COMPUTED = {
     "cost 0.15 dollars": WRITING,
     "1.755 dollars": BILL,
     "+ 19": TURNS - 1,
-    "50,500 of": NEW,
+    "50,500, written": NEW,
     "for 0.15 dollars": NEW * PRICE_IN,
     "484,500 cost": READ - NEW,
     "0.145 dollars": (READ - NEW) * PRICE_OLD,

@@ -205,6 +205,7 @@ def test_answers_that_take_too_long_after_sigterm_hear_why_they_end():
         whole.send(*CHAT, chat_body(**LONG))
         half.send(*CHAT, b"{", Content_Length="9")
         stream.chunk()
+        assert ask(server, "GET", "/health").status == 200, "so it has read what came before"
         process.send_signal(signal.SIGTERM)
         assert is_told_to_end(stream)
         for response in (whole.response(), half.response()):

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_lib.training.machine import cpu_name, machine
+from course_lib.device import cpu_name
+from course_lib.training.machine import machine
 
 
 def test_the_processor_is_named(tmp_path):
