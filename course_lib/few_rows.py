@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from course_lib.device import cpu_name
 
-# On an Intel processor MKL's x W^T reads W once, as fast as memory allows, on all threads. On others it runs on one
-# thread and copies W first; there W x^T is 2 to 3 times as fast, and on Intel's 3 times as slow.
+# On an Intel processor MKL's x W^T reads W once, as fast as memory allows, on all threads, and W x^T takes 2 to 4 times
+# as long. On an AMD processor x W^T runs on one thread and copies W first, and W x^T is the faster one.
 MKL_IS_FAST = "intel" in cpu_name().lower()
 # Where these are faster than oneDNN, in float32. Measured on shapes from 256 x 256 to 4096 x 768.
 MOST_ROWS = 4
@@ -55,7 +55,7 @@ class Packed:
 
 
 class FewRowsLinear(nn.Linear):
-    """An `nn.Linear` that chooses among the products of three libraries, when nothing is to learn.
+    """An `nn.Linear` that chooses among the products of MKL and oneDNN, when nothing is to learn.
 
     Decoding reads every weight for one row or a few. For these, `few_rows_product` is the fastest; oneDNN is faster
     from a handful of rows on. Nothing is kept between calls but what `packed_weights` makes, so hooks, edits, new

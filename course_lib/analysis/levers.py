@@ -74,7 +74,8 @@ def measure(lm: LanguageModel, settings: Sequence[Setting] = SETTINGS, *, dollar
             rounds: int = 2, questions: int = QUESTIONS) -> list[Row]:
     """Measure every setting: speed in `rounds` turns, of which the best counts, and quality once for each numerics.
 
-    The first setting has two turns in a round, at its beginning and at its end: all others are compared with it.
+    The first setting has two turns in a round, at its beginning and at its end: all others are compared with it. The
+    best of twice as many turns is a little better by luck alone, so the others look a little worse than they are.
 
     Args:
         lm: in float32, as `load()` returns it.
