@@ -49,6 +49,7 @@ from course_lib.display.diagrams.quantizing import (
     shared_scales,
 )
 from course_lib.display.diagrams.readout import CAPITAL, logit_lens, softmax_by_hand
+from course_lib.display.diagrams.rereading import reading_again
 from course_lib.display.diagrams.rescaling import online_softmax
 from course_lib.display.diagrams.roof import four_steps
 from course_lib.display.diagrams.scaling import isoflop, split
@@ -169,6 +170,7 @@ DRAWINGS: dict[str, Callable[[], Drawing]] = {
     "15_serve": lambda: serve(3e9, (9e9, 180e9), LAWS[LAW], LAW),
     "16_loop": lambda: agent_loop(pocket.TALK),
     "16_raw": lambda: raw_text(pocket.TALK, pocket.CONTROL),
+    "16_turns": lambda: reading_again(6, prompt=3000, written=500, result=2000),
     "16_automaton": lambda: automaton_paths(pocket.PATTERN, pocket.BEGUN, pocket.MAY, pocket.MAY_NOT),
     "16_injection": lambda: two_encodings(pocket.RESULT, pocket.PASTED, pocket.APART, pocket.OBEYED,
                                           pocket.UNMOVED),

@@ -10,6 +10,7 @@ from course_lib.byte_regex import parse_regex
 from course_lib.display.diagrams import pocket
 from course_lib.display.diagrams.agents import agent_loop, messages_of, raw_text, turns_of, written_lines
 from course_lib.display.diagrams.hostile import END, lines_of, parts_of, two_encodings
+from course_lib.display.diagrams.rereading import HEIGHT, reading_again
 from course_lib.display.diagrams.token_paths import START, STEP, arrows_of, automaton_paths, columns_of
 
 # By hand: 6 + 7 are asked for, with other numbers of tokens.
@@ -143,3 +144,26 @@ def test_a_line_that_does_not_fit_is_refused():
 def test_another_conversation_is_refused(talk):
     with pytest.raises(ValueError, match="is not allowed"):
         agent_loop(talk)
+
+
+# --- what is read again -------------------------------------------------------------------------
+
+@pytest.mark.parametrize("turns, prompt, written, result", [(6, 3000, 500, 2000), (3, 7, 2, 11), (9, 100, 30, 1)])
+def test_a_column_is_as_high_as_what_is_read_and_only_its_end_is_new(turns, prompt, written, result):
+    drawing = check(lambda: reading_again(turns, prompt=prompt, written=written, result=result))
+    boxes = [rect for fill in ("latency", "mark", "quality", "plain") for rect in rects(drawing, fill) if rect[2] > 16]
+    columns = [sum(high for left, _, _, high in boxes if left == x) for x in sorted({left for left, *_ in boxes})]
+    read = [prompt + (written + result) * turn for turn in range(turns)]
+    assert columns == pytest.approx([HEIGHT * n / read[-1] for n in read], rel=0.004)
+    assert [text for text in words(drawing) if text.replace(",", "").isdigit() and len(text) > 1] == [
+        f"{n:,}" for n in read if n > 9]
+    new = prompt + (written + result) * (turns - 1)
+    assert f"read again: {sum(read) - new:,} of {sum(read):,} tokens in all {turns} turns" in words(drawing)
+    for fill, n in (("latency", 1), ("mark", turns - 1), ("quality", turns - 1)):
+        assert len([rect for rect in rects(drawing, fill) if rect[2] > 16]) == n, fill
+
+
+@pytest.mark.parametrize("turns, tokens", [(2, 1), (10, 1), (3, 0)])
+def test_too_few_turns_or_tokens_are_refused(turns, tokens):
+    with pytest.raises(ValueError, match="is not allowed"):
+        reading_again(turns, prompt=5, written=tokens, result=5)
