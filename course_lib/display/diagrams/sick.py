@@ -109,7 +109,7 @@ def told(engines: Sequence[Sick]) -> str:
     seen = {(True, False): "Only the dashboard shows it", (False, True): "Only the text shows it",
             (True, True): "Both show it", (False, False): "Nothing shows it"}
     return " ".join(f"{one.fault} Dashboard: {one.sign}: {one.now:g}, was {one.well:g}; text "
-                    f"{f'ends, wrongly, with “{plain(one.wrong)}”' if one.wrong else 'right'}. "
+                    f"{f'wrong: {plain(one.wrong)}' if one.wrong else 'right'}. "
                     f"{seen[one.on_dashboard, one.in_text]}." for one in engines)
 
 
