@@ -99,15 +99,19 @@ def agent_loop(talk: Talk) -> Drawing:
         draw_turn(drawing, x, tops[turn.place], turn)
     tool_runs(drawing, tops, messages)
     drawing.text(704, tops[-1] + ROW + 24, "no call: the end", size=SMALL, bold=True, anchor="end")
-    x = LEFT
+    x: float = LEFT
     for author, role in AUTHORS.items():
-        drawing.rect(Area(x, tops[-1] + ROW + 56, x + 16, tops[-1] + ROW + 72), fill=role, stroke="ink", thick=1.2,
-                     radius=2)
-        drawing.text(x + 24, tops[-1] + ROW + 70, author, size=SMALL, anchor="start")
-        x += 40 + text_width(author, SMALL)
+        x = key(drawing, x, tops[-1] + ROW + 70, role, author)
     drawing.text(704, tops[-1] + ROW + 70, f"read {' + '.join(str(turn.read) for turn in turns)}, "
                  f"written {' + '.join(str(turn.written) for turn in turns)}", size=SMALL, anchor="end")
     return drawing
+
+
+def key(drawing: Drawing, x: float, y: float, role: str, words: str) -> float:
+    """A square of a colour and what it means. Returns where the next one begins."""
+    drawing.rect(Area(x, y - 14, x + 16, y + 2), fill=role, stroke="ink", thick=1.2, radius=2)
+    drawing.text(x + 24, y, words, size=SMALL, anchor="start")
+    return x + 40 + text_width(words, SMALL)
 
 
 def draw_message(drawing: Drawing, top: float, message: Told) -> None:

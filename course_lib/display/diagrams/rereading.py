@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from course_lib.config import require
-from course_lib.display.diagrams.drawing import SMALL, Area, Drawing, text_width
+from course_lib.display.diagrams.agents import AUTHORS, key
+from course_lib.display.diagrams.drawing import SMALL, Area, Drawing
 
 LEFT, RIGHT, TOP, HEIGHT = 86.0, 704.0, 84.0, 330.0  # of the columns; the longest one is HEIGHT
 WIDE = 0.72  # a column, of the space that it has
-FILLS = {"prompt": "latency", "written": "mark", "result": "quality"}
+KINDS = {"user": "first prompt", "model": "the model wrote it", "tool": "a tool's result"}  # by their authors
 TURNS = (3, 9)  # how many turns can be drawn
 
 
@@ -18,12 +19,12 @@ class Piece(NamedTuple):
     """A part of a conversation.
 
     Attributes:
-        kind: "prompt", "written" by the model, or the "result" of a tool.
+        author: "user", "model" or "tool".
         tokens: how many.
         new: whether no turn before has met it.
     """
 
-    kind: str
+    author: str
     tokens: int
     new: bool
 
@@ -36,10 +37,10 @@ def read_in(turn: int, prompt: int, written: int, result: int) -> list[Piece]:
     >>> [(piece.tokens, piece.new) for piece in read_in(3, 30, 5, 20)]
     [(30, False), (5, False), (20, False), (5, True), (20, True)]
     """
-    pieces = [Piece("prompt", prompt, turn == 1)]
+    pieces = [Piece("user", prompt, turn == 1)]
     for before in range(1, turn):
         last = before == turn - 1
-        pieces += [Piece("written", written, last), Piece("result", result, last)]
+        pieces += [Piece("model", written, last), Piece("tool", result, last)]
     return pieces
 
 
@@ -72,7 +73,7 @@ def draw_column(drawing: Drawing, middle: float, column: Sequence[Piece], wide: 
     for piece in column:
         high = scale * piece.tokens
         drawing.rect(Area(middle - wide / 2, y - high, middle + wide / 2, y),
-                     fill=FILLS[piece.kind] if piece.new else "plain", stroke="ink" if piece.new else "faint",
+                     fill=AUTHORS[piece.author] if piece.new else "plain", stroke="ink" if piece.new else "faint",
                      thick=1.4, radius=0)
         y -= high
 
@@ -80,18 +81,10 @@ def draw_column(drawing: Drawing, middle: float, column: Sequence[Piece], wide: 
 def legend(drawing: Drawing, columns: Sequence[Sequence[Piece]]) -> None:
     """What the colours are, and how many tokens are new and read again."""
     new, again = counted(columns)
-    x, y = 16.0, TOP + HEIGHT + 62
-    for fill, words in (("latency", "first prompt"), ("mark", "the model wrote it"), ("quality", "a tool's result")):
-        x = key(drawing, x, y, fill, words)
+    x, y = 16.0, TOP + HEIGHT + 63
+    for author, words in KINDS.items():
+        x = key(drawing, x, y, AUTHORS[author], words)
     key(drawing, 16, y + 34, "plain", f"read again: {again:,} of {new + again:,} tokens in all {len(columns)} turns")
-
-
-def key(drawing: Drawing, x: float, y: float, fill: str, words: str) -> float:
-    """A square of a colour and what it means. Returns where the next one begins."""
-    drawing.rect(Area(x, y - 13, x + 16, y + 3), fill=fill, stroke="faint" if fill == "plain" else "ink", thick=1.4,
-                 radius=0)
-    drawing.text(x + 24, y + 1, words, size=SMALL, anchor="start", bold=fill == "plain")
-    return x + 46 + text_width(words, SMALL)
 
 
 def total(column: Sequence[Piece]) -> int:
