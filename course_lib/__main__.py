@@ -17,6 +17,8 @@ COMMANDS = {
     "scaling": ("training.scaling", "train the family of models that the scaling laws are fitted to"),
     "serve": ("server.command", "answer OpenAI's clients over HTTP"),
     "load-test": ("analysis.load_test", "many clients at once against an OpenAI-compatible server"),
+    "class": ("classroom.teaching.command", "teach: editions, sheets, slides, an installation offline, grades"),
+    "progress": ("classroom.progress_command", "what is done, what is next, the minutes left; export and import"),
     "my-engine": ("classroom.my_engine_command", "run the engine that your own answers make"),
     "bench": ("analysis.bench", "measure this machine: time to first token, tokens per second"),
 }

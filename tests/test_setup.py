@@ -113,6 +113,18 @@ def test_make_knows_one_word_for_torch(make):
     assert status == 2 and "TORCH=gpu is not allowed: must be cpu, or left out" in lines[0]
 
 
+@pytest.mark.parametrize("target", ["install", "lab", "test"])
+def test_make_takes_everything_from_a_wheelhouse(make, target, tmp_path):
+    """No index is asked, not even PyTorch's own, and no download is announced."""
+    folder = tmp_path / "two words"
+    offline = f"{INSTALL} --no-index -f {folder}"
+    assert make(target, f"WHEELHOUSE={folder}")[1][0] == f"WHEELHOUSE={folder} is not allowed: there is no such folder"
+    folder.mkdir()
+    for words in ([], ["TORCH=cpu"]):
+        status, lines = make(target, f"WHEELHOUSE={folder}", *words)
+        assert status == 0 and lines[0] == offline and not [line for line in lines if "index-url" in line]
+
+
 def test_triton_is_installed_for_its_tests_alone(make, tmp_path):
     """It is large: a folder of its own, which no other target looks into."""
     kernels = tmp_path / "venv" / "kernels"

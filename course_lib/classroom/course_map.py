@@ -7,48 +7,71 @@ from typing import NamedTuple
 
 
 class Chapter(NamedTuple):
-    """One notebook: its file, what it builds, and what the reader can turn afterwards."""
+    """One notebook.
+
+    Attributes:
+        file: without its ending.
+        title: as its first cell has it.
+        builds: the stage.
+        lever: what the reader can turn afterwards.
+        requires: the numbers of the notebooks that its core path builds on, with a space between.
+        core_minutes: of the core path, exercises included.
+        further_minutes: of what is marked *further*, and of the pencil problems.
+    """
 
     file: str
     title: str
     builds: str
     lever: str
+    requires: str
+    core_minutes: int
+    further_minutes: int
 
     @property
     def number(self) -> str:
         """Two digits, as exercises are numbered."""
         return self.file[:2]
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The numbers of the notebooks that its core path builds on."""
+        return tuple(self.requires.split())
+
 
 CHAPTERS = (
     Chapter("00_from_enter_to_the_first_word", "From Enter to the first word",
-            "the whole pipeline on one question", "knowing where the time goes"),
-    Chapter("01_tokenizer", "Tokenizer", "byte-level BPE, trained and run", "tokens per text: price and length"),
+            "the whole pipeline on one question", "knowing where the time goes", "", 60, 25),
+    Chapter("01_tokenizer", "Tokenizer", "byte-level BPE, trained and run", "tokens per text: price and length",
+            "", 60, 35),
     Chapter("02_embeddings_and_positions", "Embeddings and positions", "lookup, neighbours, RoPE",
-            "table size; usable context"),
-    Chapter("03_attention", "Attention", "scores, mask, heads, GQA", "key/value heads: cache memory"),
+            "table size; usable context", "00 01", 60, 60),
+    Chapter("03_attention", "Attention", "scores, mask, heads, GQA", "key/value heads: cache memory", "00 02", 60, 55),
     Chapter("04_transformer_block", "The transformer block", "norm, residual stream, SwiGLU, the stack",
-            "width and depth: quality for compute"),
+            "width and depth: quality for compute", "03", 60, 55),
     Chapter("05_training_and_inference", "Training and inference", "loss, gradient descent, a trained model",
-            "data and steps: quality"),
+            "data and steps: quality", "01 04", 60, 75),
     Chapter("06_lm_head_and_softmax", "LM head and softmax", "logits, softmax, perplexity, logit lens",
-            "vocabulary size: cost of the last layer"),
+            "vocabulary size: cost of the last layer", "00 05", 60, 65),
     Chapter("07_sampling", "Sampling", "temperature, top-k, top-p, min-p, penalties",
-            "spread: variety against safety"),
-    Chapter("08_kv_cache", "KV cache", "caches that copy, preallocate, slide", "memory for speed"),
-    Chapter("09_prefill_and_decode", "Prefill and decode", "latency, roofline, batch", "batch: latency for cost"),
-    Chapter("10_flash_attention", "FlashAttention", "online softmax in tiles", "memory traffic at long context"),
-    Chapter("11_quantization", "Quantization", "int8 and int4 weights", "bytes per weight: memory, speed, quality"),
+            "spread: variety against safety", "06", 57, 125),
+    Chapter("08_kv_cache", "KV cache", "caches that copy, preallocate, slide", "memory for speed", "00 03", 58, 60),
+    Chapter("09_prefill_and_decode", "Prefill and decode", "latency, roofline, batch", "batch: latency for cost",
+            "00 04 08", 55, 50),
+    Chapter("10_flash_attention", "FlashAttention", "online softmax in tiles", "memory traffic at long context",
+            "03 08", 58, 60),
+    Chapter("11_quantization", "Quantization", "int8 and int4 weights", "bytes per weight: memory, speed, quality",
+            "00 04 06 09", 59, 65),
     Chapter("12_speculative_decoding", "Speculative decoding", "draft, verify, accept",
-            "spare compute for latency"),
+            "spare compute for latency", "07 08 09", 60, 55),
     Chapter("13_detokenize_and_stream", "Detokenize and stream", "UTF-8 borders, stop strings, a server",
-            "time until the reader sees text"),
+            "time until the reader sees text", "00 01 09", 60, 45),
     Chapter("14_batching_and_paging", "Batching and paging", "continuous batching, block tables, prefix reuse",
-            "requests per machine"),
+            "requests per machine", "08 09", 60, 50),
     Chapter("15_scaling_laws", "Scaling laws", "a family of models and a fitted law",
-            "parameters and data for a budget"),
-    Chapter("16_agents", "Agents", "tool calls and the bounded loop", "tools: correctness for tokens"),
-    Chapter("17_every_lever", "Every lever", "all stages together, measured", "all of them"),
+            "parameters and data for a budget", "05 09", 60, 45),
+    Chapter("16_agents", "Agents", "tool calls and the bounded loop", "tools: correctness for tokens",
+            "01 06 07", 60, 40),
+    Chapter("17_every_lever", "Every lever", "all stages together, measured", "all of them", "09 11 12 14", 60, 40),
 )
 
 

@@ -1,4 +1,4 @@
-"""Exercises in a notebook: check the reader's function, hints, solutions, and what is done so far.
+"""Exercises in a notebook: check the reader's function, hints, solutions.
 
     @exercise("01.2")
     def merge(ids, pair, new_id):
@@ -26,10 +26,10 @@ from torch import Tensor
 
 from course_lib.classroom.answers import LIBRARY, answer
 from course_lib.classroom.attempt import Attempt, is_readers, usual_settings
-from course_lib.classroom.checks import exercises_of, find, notebooks
+from course_lib.classroom.checks import find
 from course_lib.classroom.checks.compare import CheckFailed, cut, without_addresses
 from course_lib.classroom.kept_answers import keep
-from course_lib.classroom.progress_file import progress_path, read_progress, reason, record
+from course_lib.classroom.progress_file import record
 
 OURS = "the rest of the notebook uses course_lib's version."
 FRAMES_SHOWN = 6
@@ -93,21 +93,6 @@ def solution(exercise_id: str) -> None:
     print(inspect.getsource(answer(exercise_id)).rstrip())
     if exercise_id in LIBRARY:
         print(f"\n# Compare {LIBRARY[exercise_id]}.")
-
-
-def progress(notebook: str | None = None) -> None:
-    """Print which exercises are done, in one notebook or in all; read from a file on this machine."""
-    chosen = notebooks() if notebook is None else [notebook]
-    try:
-        done = read_progress(progress_path())["passed"]
-    except (OSError, RuntimeError) as error:
-        print(f"Progress cannot be read ({reason(error)}).")
-        done = []
-    for name in chosen:
-        exercises = exercises_of(name)
-        print(f"Notebook {name}: {sum(e.id in done for e in exercises)} of {len(exercises)} done")
-        for e in exercises:
-            print(f"  {'done' if e.id in done else 'open'}  {e.id}  {e.title} ({e.kind}, {e.minutes} min)")
 
 
 def is_stub(function: Callable) -> bool:

@@ -22,6 +22,7 @@ from course_lib.classroom import attempt, exercises, progress_file
 from course_lib.classroom.checks import Exercise, find, notebooks
 from course_lib.classroom.checks.compare import CheckFailed, expect_close, expect_equal, show
 from course_lib.classroom.checks.nb01 import CONTROL, RANKS, SPECIAL_TOKENS, encode_chat_turn, oracle, small_tokenizer
+from course_lib.classroom.progress_report import progress
 from course_lib.tokenizer import POCKET_PATTERN, Tokenizer, encode_piece, merge
 
 ROOT = Path(__file__).parents[2]
@@ -321,13 +322,18 @@ def test_an_exercise_record_is_validated(change):
 def test_progress_lists_what_is_done(capsys):
     attempt_merge(RIGHT)
     capsys.readouterr()
-    exercises.progress("01")
+    progress("01")
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["Notebook 01: 1 of 5 done", "  open  01.1  count pairs of neighbours (build, 4 min)",
                          "  done  01.2  merge a pair (build, 8 min)"]
-    exercises.progress()
+    progress()
     titles = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Notebook ")]
     assert [title[9:11] for title in titles] == notebooks()
+
+
+def test_progress_refuses_a_notebook_that_there_is_not():
+    with pytest.raises(ValueError, match="18"):
+        progress("18")
 
 
 def test_what_others_wrote_in_the_file_is_kept(own_file):
@@ -352,7 +358,7 @@ def test_a_file_that_makes_no_sense_is_set_aside_and_not_lost(content, capsys, o
 def test_progress_of_a_broken_file(capsys, own_file):
     own_file.parent.mkdir()
     own_file.write_text("oops")
-    exercises.progress("01")
+    progress("01")
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first == ("The progress file makes no sense: it is kept as progress.json.unreadable-1, "
                      "and a new one is begun.")
@@ -365,7 +371,7 @@ def test_a_place_that_cannot_be_written_costs_one_line(capsys, monkeypatch, tmp_
     assert attempt_merge(RIGHT) is not merge
     assert capsys.readouterr().out.splitlines()[1:] == [
         "Progress is not saved (Not a directory); COURSE_PROGRESS can name another file."]
-    exercises.progress("01")
+    progress("01")
     assert capsys.readouterr().out.splitlines()[:2] == [
         "Progress cannot be read (Not a directory).", "Notebook 01: 0 of 5 done"]
 
@@ -387,7 +393,7 @@ def test_no_home_at_all_costs_one_line(capsys, monkeypatch):
     monkeypatch.delenv("COURSE_PROGRESS")
     monkeypatch.setattr(Path, "expanduser", refuse)
     attempt_merge(RIGHT)
-    exercises.progress("01")
+    progress("01")
     out = capsys.readouterr().out
     assert "Progress is not saved (Could not determine home directory.)" in out
     assert "Progress cannot be read (Could not determine home directory.)." in out
@@ -435,7 +441,7 @@ def test_where_progress_is_kept(platform, variables, path, monkeypatch, tmp_path
 
 
 CELLS = [
-    "from course_lib.classroom.exercises import exercise, hint, progress, solution",
+    "from course_lib.classroom import exercise, hint, progress, solution",
     '@exercise("01.1")\ndef count_pairs(ids):\n    """Count."""\n    ...',
     "print(count_pairs([1, 1, 1]))",
     '@exercise("01.2")\ndef merge(ids, pair, new_id):\n    """Merge."""\n    return ids[0] / 0',

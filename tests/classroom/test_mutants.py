@@ -7,10 +7,12 @@ import json
 import re
 import textwrap
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
+import wrong_answers
 from mutants import marked
 
 from course_lib.classroom import exercises
@@ -29,6 +31,15 @@ def progress_file(tmp_path, monkeypatch):
     return tmp_path / "progress.json"
 
 
+SHOWN = {mistake.answers[0] for notebook in notebooks() for mistake in wrong_answers.mistakes(notebook)}
+
+
+@cache
+def page_of(notebook):
+    """What teachers read about the wrong answers of a notebook."""
+    return wrong_answers.flat((wrong_answers.PAGES / f"{notebook}.md").read_text())
+
+
 def name(function):
     return f"{function.exercise_id}-{function.__name__}"
 
@@ -41,6 +52,9 @@ def test_a_wrong_answer_is_refused_in_words_that_name_the_mistake(answer, capsys
     bound = exercises.exercise(answer.exercise_id)(answer)
     printed = capsys.readouterr().out
     assert answer.words in printed
+    if answer in SHOWN:
+        likely, _ = printed.splitlines()[-2:]
+        assert wrong_answers.flat(likely) in page_of(answer.exercise_id[:2]), "run tests/tools/wrong_answers.py"
     assert bound is find(answer.exercise_id).finished
     assert " at 0x" not in printed
     assert not progress_file.exists()

@@ -17,6 +17,7 @@ from course_lib.analysis.slots import Request
 from course_lib.classroom.course_map import CHAPTERS, notebooks_folder
 from course_lib.display.diagrams import pocket
 from course_lib.display.diagrams.agents import agent_loop, raw_text
+from course_lib.display.diagrams.architecture import LEVELS, ROOMS, STAIRS, architecture
 from course_lib.display.diagrams.arrivals import client_timeline, token_path
 from course_lib.display.diagrams.attention import Example, attention_by_hand
 from course_lib.display.diagrams.batching import one_row, padding, slots
@@ -25,6 +26,7 @@ from course_lib.display.diagrams.caching import corners, ledger, ring, triangles
 from course_lib.display.diagrams.chain import Station, sampler_chain
 from course_lib.display.diagrams.choosing import Place, three_cuts
 from course_lib.display.diagrams.chunks import chunked_prefill
+from course_lib.display.diagrams.dependencies import dependencies
 from course_lib.display.diagrams.drawing import Drawing
 from course_lib.display.diagrams.front import Choice, Want, pareto_front
 from course_lib.display.diagrams.head import INDIA, SCORES, lm_head
@@ -102,6 +104,8 @@ WAITING = [Want("Mia", 8), Want("Tom", 60), Want("Zoe", math.inf)]
 DRAWINGS: dict[str, Callable[[], Drawing]] = {
     **{f"{number}_strip": lambda number=number: strip(STATIONS, number) for number, _ in STATIONS},
     "pipeline": lambda: pipeline(RUN),
+    "architecture": lambda: architecture(ROOMS, STAIRS, LEVELS),
+    "dependencies": lambda: dependencies(dict(STATIONS), {chapter.number: chapter.needs for chapter in CHAPTERS}),
     "00_timeline": lambda: timeline([text for text, _ in pocket.TOKENS], pocket.ANSWER, pocket.LAST_WORD,
                                     runs=pocket.STEPS),
     "01_merge_tree": lambda: merge_tree("banana bandana", [(97, 110), (256, 97), (98, 256)]),

@@ -29,7 +29,7 @@ METADATA = {"kernelspec": {"name": "python3", "display_name": "Python 3", "langu
 CELL_NOISE = ("execution", "collapsed", "scrolled", "ExecuteTime", "jp-MarkdownHeadingCollapsed")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"  # names a model that died with the kernel
 MAX_BYTES, MAX_LINES, MOST_LINES = 400_000, 30, 20
-CODE_CELLS, WORDS, MEDIAN_LINES = (25, 45), (1_800, 3_200), (4, 8)
+CODE_CELLS, WORDS, MEDIAN_LINES = (25, 46), (1_800, 3_250), (4, 8)
 
 
 def execute(path: Path, timeout_s: int = 300) -> NotebookNode:

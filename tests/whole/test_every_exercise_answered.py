@@ -1,51 +1,24 @@
-"""Notebooks run to their end with every exercise answered by the reader."""
-
-import ast
-import importlib
-import inspect
+"""Notebooks run to their end with every exercise answered: the edition with the solutions."""
 
 import nbformat
 import pytest
-from mutants import marked
 from nbformat.v4 import new_code_cell
 from whole_notebooks import notebook_of, printed
 
-import notebooks as tool
-from course_lib.classroom.checks import exercises_of
+from course_lib.classroom.checks import exercises_of, notebooks
+from course_lib.classroom.teaching.answered import answered, execute, exercise_id, require_right
 
 
-def answers(number):
-    """A right answer to each exercise of a notebook, written in another way than the finished version."""
-    return {answer.exercise_id: answer for answer in marked(importlib.import_module(f"mutants.nb{number}"))
-            if not answer.words}
-
-
-def answered(source, right):
-    """A cell with the body of its exercise replaced by an answer's, behind the imports the answer needs."""
-    stub = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
-    answer = right[stub.decorator_list[0].args[0].value]
-    own = ast.parse(inspect.getsource(answer)).body[0]
-    own.name, own.decorator_list = stub.name, stub.decorator_list
-    imports = [node for node in ast.parse(inspect.getsource(inspect.getmodule(answer))).body
-               if isinstance(node, (ast.Import, ast.ImportFrom)) and getattr(node, "module", "") != "mutants"]
-    return stub.name, "\n".join(map(ast.unparse, [*imports, own]))
-
-
-@pytest.mark.parametrize("number", ["00", "03", "08", "09", "10", "11", "12", "13", "14", "15", "16", "17"])
-def test_with_every_exercise_answered_a_notebook_runs_on_the_answers(number, tmp_path, monkeypatch):
-    notebook, names = nbformat.read(notebook_of(number), as_version=4), {}
-    for cell in notebook.cells:
-        if cell.cell_type == "code" and cell.source.startswith("@exercise("):
-            name, cell.source = answered(cell.source, answers(number))
-            names[name] = cell.id
-    known = exercises_of(number)
-    assert len(names) == len(known)
-    notebook.cells.append(new_code_cell(f"print(*(f.__module__ for f in ({', '.join(names)},)))"))
-    nbformat.write(notebook, tmp_path / "answered.ipynb")
-    *cells, modules = tool.execute(tmp_path / "answered.ipynb").cells
+@pytest.mark.parametrize("number", notebooks())
+def test_with_every_exercise_answered_a_notebook_runs_on_the_answers(number):
+    notebook, known = answered(nbformat.read(notebook_of(number), as_version=4)), exercises_of(number)
+    names = ", ".join(e.finished.__name__ for e in known)
+    notebook.cells.append(new_code_cell(f"print(*(f.__module__ for f in ({names},)))"))
+    *cells, modules = execute(notebook).cells
+    require_right(notebook, number)
     for e in known:
         name = e.finished.__name__
-        [text] = [printed(cell) for cell in cells if cell.id == names[name]]
+        [text] = [printed(cell) for cell in cells if exercise_id(cell) == e.id]
         assert text == f"Exercise {e.id} is right: the rest of the notebook runs on your {name}.\n"
     assert printed(modules).split() == ["__main__"] * len(known)
     text = "".join(printed(cell) for cell in cells if cell.cell_type == "code")

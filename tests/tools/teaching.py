@@ -1,0 +1,1 @@
+wrong_answers.py
