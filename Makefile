@@ -128,7 +128,7 @@ build/.site: $(SITE)/.installed $(SITE_READS)
 	$(PY) -m book.tools.stage build/book
 	cd build/book && $(SITE_BIN)/jupyter-book config sphinx . >/dev/null
 	rm -rf build/site.new
-	cd build/book && PYTHONPATH=extension $(SITE_BIN)/sphinx-build -q -j auto -E -W --keep-going -b html \
+	cd build/book && PYTHONPATH=extension $(SITE_BIN)/sphinx-build -q -j 3 -E -W --keep-going -b html \
 		-d ../book-doctrees . ../site.new
 	rm -rf build/site && mv build/site.new build/site
 	touch $@

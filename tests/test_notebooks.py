@@ -59,7 +59,7 @@ BREAK = {
                                                        for cell in nb.cells[5:9]],
     "24 code cells": lambda nb: nb.cells.__delitem__(slice(25, None)),
     "1,600 words": lambda nb: nb.cells[0].update(source="word " * 1_600 + "![a cat](cat.png)"),
-    "3,201 words": lambda nb: nb.cells[0].update(source="word " * 3_201 + "![a cat](cat.png)"),
+    "3,251 words": lambda nb: nb.cells[0].update(source="word " * 3_251 + "![a cat](cat.png)"),
     "the saved output is an error": lambda nb: code(nb).outputs.append(
         new_output("error", ename="ValueError", evalue="no", traceback=[])),
     "the saved output holds stderr": lambda nb: code(nb).outputs.append(

@@ -10,6 +10,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 import course_lib
+from course_lib import classroom
 from course_lib.classroom import exercises
 from course_lib.classroom.checks import exercises_of
 
@@ -189,17 +190,18 @@ def test_minutes_of_the_core_path():
 
 @every_notebook
 def test_every_button_that_the_text_mentions_works(path, monkeypatch, tmp_path, capsys):
-    """`hint`, `solution` and `progress` are imported by the first code cell, and do what the text says."""
+    """`hint`, `solution`, `quiz` and `progress` are imported by the first code cell, and do what the text says."""
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
     monkeypatch.setattr(exercises, "_hints_given", Counter())
     cells = prose.read_as_is(path).cells
     text = "\n".join(cell.source for cell in cells)
     opening = next(cell.source for cell in cells if cell.cell_type == "code")
-    pressed = re.findall(r'\b(hint|solution|progress)\("([\d.]+)"\)', text)
+    pressed = re.findall(r'\b(hint|solution|progress|quiz)\("([\d.]+)"\)', text)
     for name in {name for name, _ in pressed}:
         assert re.search(rf"^from course_lib\.classroom import .*\b{name}\b", opening, re.M), name
     assert {argument for name, argument in pressed if name == "solution"} == {e.id for e in exercises_of(path.name[:2])}
     for name, argument in pressed:
-        getattr(exercises, name)(argument)
+        getattr(classroom, name)(argument)
         printed = capsys.readouterr().out
-        assert {"hint": "Hint", "solution": "def ", "progress": f"Notebook {argument}: 0 of "}[name] in printed
+        assert {"hint": "Hint", "solution": "def ", "progress": f"Notebook {argument}: 0 of ",
+                "quiz": "HTML object"}[name] in printed

@@ -80,19 +80,23 @@ def module_text(path: Path, name: str, *, level: int) -> str:
     source = f"{FILES}/{path.relative_to(ROOT).as_posix()}.txt"
     parts = [f"{'#' * level} {escaped(name)}", anchor(name), docstring(tree), f"[Source](../{source})"]
     for node in public(tree):
-        parts += definition(node, node.name, prefix="" if level == 1 else f"{name}.", level=level + 1)
+        parts += definition(node, node.name, prefix="" if level == 1 else f"{name}.", headings=level == 1)
     return "\n\n".join(filter(None, parts))
 
 
-def definition(node: Definition, title: str, *, prefix: str, level: int) -> Iterator[str]:
-    """A function, or a class with its public methods."""
-    yield f"{'#' * level} `{title}`"
+def definition(node: Definition, title: str, *, prefix: str, headings: bool) -> Iterator[str]:
+    """A function, or a class with its public methods.
+
+    Args:
+        headings: name them in headings, which the list of contents shows; on the page of a room they are too many.
+    """
+    yield f"{'###' if '.' in title else '##'} `{title}`" if headings else f"**`{title}`**"
     yield anchor(prefix + title)
     yield f"```python\n{signature(node)}\n```"
     yield docstring(node)
     if isinstance(node, ast.ClassDef):
         for method in public(node):
-            yield from definition(method, f"{title}.{method.name}", prefix=prefix, level=min(level + 1, 4))
+            yield from definition(method, f"{title}.{method.name}", prefix=prefix, headings=headings)
 
 
 def public(node: ast.Module | ast.ClassDef) -> list[Definition]:

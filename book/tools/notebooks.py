@@ -101,7 +101,7 @@ def placed(text: str, cell: str) -> str:
 
 
 def both_papers(picture: str) -> str:
-    """A drawing twice: as it is on light paper, and on dark paper."""
+    """A drawing twice: once for light paper, once for dark paper."""
     if not picture.endswith(".svg)"):
         return picture
     return f"{picture}{{.only-light}}{picture.removesuffix('.svg)')}.dark.svg){{.only-dark}}"

@@ -66,7 +66,7 @@ class Places:
         found = self.page(path)
         if found is None:
             return relative(self.file(path), page)
-        if found.startswith("api/") and not fragment:
+        if path.startswith("course_lib/") and found.startswith("api/") and not fragment:
             fragment = place_in_room(path)
         return relative(found + ".html", page) + (f"#{fragment}" if fragment else "")
 

@@ -35,7 +35,8 @@ def main(argv: Sequence[str]) -> int:
     elif options.load:
         print(read_in(options.load, with_answers=not options.without_answers))
     else:
-        print(*report(read_progress(progress_path())["passed"], options.notebooks or notebooks()), sep="\n")
+        passed = read_progress(progress_path())["passed"]
+        print(*report(passed, options.notebooks or notebooks()), f"Kept in {progress_path()}", sep="\n")
     return 0
 
 

@@ -31,7 +31,7 @@ def standings(passed: Set[str], chosen: Sequence[str]) -> list[Standing]:
 
 
 def next_exercise(places: Sequence[Standing]) -> Exercise | None:
-    """The first open exercise of the last notebook that was begun, then of the first notebook with one; None at the end.
+    """The first open exercise of the last notebook that was begun, else of the first with one; None at the end.
 
     A notebook left unfinished early in the course does not call the reader back from a later one.
     """

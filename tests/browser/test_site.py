@@ -69,6 +69,10 @@ def address():
         def log_message(self, *_):
             pass
 
+        def end_headers(self):
+            self.send_header("Cache-Control", "max-age=600")
+            super().end_headers()
+
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=SITE)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
@@ -244,6 +248,6 @@ def test_it_opens_without_a_server(browser):
     page = browser.new_page()
     reader = Reader(page, SITE.resolve().as_uri() + "/")
     reader.open("03_attention.html")
-    assert page.locator("h1").inner_text().startswith("03 · Attention") and page.evaluate(BROKEN) == []
+    assert page.locator(".bd-article h1").inner_text().startswith("03 · Attention") and page.evaluate(BROKEN) == []
     assert reader.errors == [] and reader.strangers == []
     page.close()

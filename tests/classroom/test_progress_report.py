@@ -81,6 +81,7 @@ def test_the_command_shows_progress(capsys):
     assert run("03") == 0
     out = capsys.readouterr().out
     assert out.startswith("Notebook 03: 1 of 6 done\n") and "\nNext: 03.2" in out and "Notebook 04" not in out
+    assert out.splitlines()[-1] == f"Kept in {progress_path()}"
 
 
 def test_progress_and_answers_go_to_another_machine(tmp_path, monkeypatch, capsys):

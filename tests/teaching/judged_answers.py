@@ -18,11 +18,11 @@ from grading import notebook
 from mutants import marked
 
 from course_lib.classroom.checks import notebooks
-from course_lib.classroom.teaching.grade import warm_up
-from course_lib.classroom.teaching.grade_children import in_child
-from course_lib.classroom.teaching.grade_judge import judge_program
-from course_lib.classroom.teaching.grade_program import Step, program_for, read_notebook
-from course_lib.classroom.teaching.grade_sandbox import LAYERS, Limits, Sandbox
+from course_lib.classroom.teaching.grading.children import in_child
+from course_lib.classroom.teaching.grading.command import warm_up
+from course_lib.classroom.teaching.grading.judge import judge_program
+from course_lib.classroom.teaching.grading.program import Step, program_for, read_notebook
+from course_lib.classroom.teaching.grading.sandbox import LAYERS, Limits, Sandbox
 
 MARKS = ("def mutant(exercise_id, words):\n    return lambda function: function\n"
          "def variant(exercise_id):\n    return mutant(0, 0)")

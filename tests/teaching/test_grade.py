@@ -15,17 +15,17 @@ from grading import HEAD, IMPORTS, RIGHT, WRONG, answered, notebook, rows_of, ru
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.classroom.teaching import grade_layers
-from course_lib.classroom.teaching.grade import results_folder
-from course_lib.classroom.teaching.grade_judge import Verdict
-from course_lib.classroom.teaching.grade_layers import NEEDED, attack, choose_layers
-from course_lib.classroom.teaching.grade_pages import mistakes, page_name, student_page
-from course_lib.classroom.teaching.grade_program import UnreadableNotebook, code_cells, programs, read_notebook
-from course_lib.classroom.teaching.grade_reading import Reader
-from course_lib.classroom.teaching.grade_remarks import remarks
-from course_lib.classroom.teaching.grade_submissions import MOST_BYTES, find_submissions, read_file
-from course_lib.classroom.teaching.grade_tables import Graded, grades, safe_cell, write_file
-from course_lib.classroom.teaching.grade_values import Malformed, Writer
+from course_lib.classroom.teaching.grading import layers
+from course_lib.classroom.teaching.grading.command import results_folder
+from course_lib.classroom.teaching.grading.judge import Verdict
+from course_lib.classroom.teaching.grading.layers import NEEDED, attack, choose_layers
+from course_lib.classroom.teaching.grading.pages import mistakes, page_name, student_page
+from course_lib.classroom.teaching.grading.program import UnreadableNotebook, code_cells, programs, read_notebook
+from course_lib.classroom.teaching.grading.reading import Reader
+from course_lib.classroom.teaching.grading.remarks import remarks
+from course_lib.classroom.teaching.grading.submissions import MOST_BYTES, find_submissions, read_file
+from course_lib.classroom.teaching.grading.tables import Graded, grades, safe_cell, write_file
+from course_lib.classroom.teaching.grading.values import Malformed, Writer
 from course_lib.command_line import UsageError
 
 # Submissions
@@ -267,12 +267,12 @@ def test_without_layers_every_way_is_open_and_each_layer_closes_its_own(way, tmp
         pytest.skip("this machine has no network")
     assert way in attack((), tmp_path)
     for layer in NEEDED[way]:
-        if grade_layers.possible(layer) and (tried := attack((layer,), tmp_path)) is not None:
+        if layers.possible(layer) and (tried := attack((layer,), tmp_path)) is not None:
             assert way not in tried, layer
 
 
 def test_a_machine_that_cannot_hold_code_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(grade_layers, "possible", lambda layer: False)
+    monkeypatch.setattr(layers, "possible", lambda layer: False)
     with pytest.raises(UsageError, match="cannot hold students' code: it could reach the network and"):
         choose_layers(tmp_path, unprotected=False)
     assert choose_layers(tmp_path, unprotected=True) == ()
@@ -281,7 +281,7 @@ def test_a_machine_that_cannot_hold_code_is_refused(tmp_path, monkeypatch):
 def test_layers_that_fail_together_are_found_one_by_one(tmp_path, monkeypatch):
     def fails(layers, folder):
         return None if "mounts" in layers else []
-    monkeypatch.setattr(grade_layers, "attack", fails)
+    monkeypatch.setattr(layers, "attack", fails)
     assert "mounts" not in choose_layers(tmp_path, unprotected=False)
 
 

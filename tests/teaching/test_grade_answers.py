@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from course_lib.classroom.checks import exercises_of, notebooks
-from course_lib.classroom.teaching.grade_layers import attack
-from course_lib.classroom.teaching.grade_sandbox import LAYERS
+from course_lib.classroom.teaching.grading.layers import attack
+from course_lib.classroom.teaching.grading.sandbox import LAYERS
 
 EXERCISES = [exercise.id for notebook in notebooks() for exercise in exercises_of(notebook)]
 

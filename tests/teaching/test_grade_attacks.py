@@ -59,7 +59,7 @@ PATCH = """
 import course_lib.classroom.checks as checks
 import course_lib.classroom.checks.compare as compare
 from course_lib.classroom.checks import nb03, find
-import course_lib.classroom.exercises as exercises, course_lib.classroom.teaching.grade_judge as judge
+import course_lib.classroom.exercises as exercises, course_lib.classroom.teaching.grading.judge as judge
 
 def patch():
     for module in (nb03, compare):
@@ -111,7 +111,7 @@ ATTACKS = {
     "forge-on-every-handle": Attack(f"forge()\n{WRONG}", code(FORGE), "no verdict"),
     "forge-and-leave": Attack("forge()\nos._exit(0)", code(FORGE), "no verdict"),
     "answer-twice": Attack(
-        "import course_lib.classroom.teaching.grade_worker as worker\nold = worker.write_message\n"
+        "import course_lib.classroom.teaching.grading.worker as worker\nold = worker.write_message\n"
         "def twice(channel, message, blobs=b''):\n    old(channel, message, blobs)\n    old(channel, message, blobs)\n"
         f"worker.write_message = twice\n{WRONG.replace('tril()', 'tril(S - T)')}", status="no verdict",
         words="order of question and answer"),

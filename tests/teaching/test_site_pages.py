@@ -86,6 +86,7 @@ def test_only_addresses_of_links_change():
     ("../course_lib/training/shapes.csv", "notebooks/05_x.ipynb", "05_x",
      "files/course_lib/training/shapes.csv.txt"),
     ("glossary.md", "book/index.md", "index", "glossary.html"),
+    ("api/index.md", "book/index.md", "index", "api/index.html"),
     ("LICENSE", "CONTRIBUTING.md", "contributing", "files/LICENSE.txt"),
     ("https://example.org/a.md#b", "CONTRIBUTING.md", "contributing", "https://example.org/a.md#b"),
     ("#a", "CONTRIBUTING.md", "contributing", "#a"),

@@ -28,7 +28,8 @@ def test_the_page_is_what_the_tool_writes_but_for_the_messages(notebook, monkeyp
     """The messages are compared in tests/classroom/test_mutants.py, where they come up anyway."""
     stored = (wrong_answers.PAGES / f"{notebook}.md").read_text()
     monkeypatch.setattr(wrong_answers, "message", lambda answer: ["(a message)"])
-    assert without_messages(stored) == without_messages(wrong_answers.page(notebook)), "run tests/tools/wrong_answers.py"
+    again = wrong_answers.page(notebook)
+    assert without_messages(stored) == without_messages(again), "run tests/tools/wrong_answers.py"
 
 
 def without_messages(page):

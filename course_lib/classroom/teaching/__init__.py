@@ -1,1 +1,1 @@
-"""What whoever teaches the course needs around a lesson: editions, sheets, slides, an installation offline, grades."""
+"""What a teacher needs around a lesson: editions, sheets, slides, an installation offline, grades."""

@@ -23,7 +23,7 @@ COMMANDS = {
     "handout": ("handout", "write sheets to print: exercises, hints and answers at the end"),
     "slides": ("slides", "write slides, one file that needs no network"),
     "wheelhouse": ("wheelhouse", "collect all that an installation without a network needs, and try it"),
-    "grade": ("grade", "run what students sent in, each apart from the others; a table and a page for each"),
+    "grade": ("grading.command", "run what students sent in, each apart from the others; a table and a page for each"),
 }
 
 

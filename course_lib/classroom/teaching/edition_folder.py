@@ -33,7 +33,7 @@ class EditionFolder:
         """Write a file of the edition, unless somebody has worked on the one that is there.
 
         Returns:
-            What was done: `written`, `kept` (as it is, since somebody worked on it), or the name under which the
+            What was done: `written`, `kept` (left alone, since somebody worked on it), or the name under which the
             present file is kept.
 
         Raises:

@@ -19,7 +19,7 @@ CHECKOUT = Path(__file__).parents[3]  # the repository, where the course is inst
 def notebook_files(folder: Path) -> dict[str, Path]:
     """The notebooks of the course in a folder, by number: `{"03": Path("03_attention.ipynb")}`.
 
-    Copies that somebody has made, such as `03_attention.before_reset_1.ipynb`, are not among them.
+    Copies that somebody has made, such as `03_attention.before_reset_1.ipynb`, do not count.
     """
     found = {path.name[:2]: path for path in sorted(folder.glob("*.ipynb")) if re.fullmatch(r"\d\d_\w+", path.stem)}
     return {number: found[number] for number in notebooks() if number in found}

@@ -8,7 +8,7 @@ import struct
 import time
 from typing import Any
 
-from course_lib.classroom.teaching.grade_values import Malformed
+from course_lib.classroom.teaching.grading.values import Malformed
 
 LENGTHS = struct.Struct(">QQ")
 MOST_JSON, MOST_BYTES = 4 << 20, 64 << 20  # of one message; a right answer to a check needs some kilobytes

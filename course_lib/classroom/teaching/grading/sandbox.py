@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course_lib.classroom.teaching import grade_kernel as kernel
-from course_lib.classroom.teaching.grade_children import until_death
-from course_lib.classroom.teaching.grade_worker import silence
+from course_lib.classroom.teaching.grading import kernel
+from course_lib.classroom.teaching.grading.children import until_death
+from course_lib.classroom.teaching.grading.worker import silence
 
 PACKAGE = Path(__file__).parents[2]
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")

@@ -23,9 +23,9 @@ from course_lib.classroom.cache_ladder import Buffers
 from course_lib.classroom.checks import find
 from course_lib.classroom.checks.compare import CheckFailed
 from course_lib.classroom.exercises import is_stub, reader_frames, transposed_too_far, words_of
-from course_lib.classroom.teaching.grade_channel import Channel, Gone, write_message
-from course_lib.classroom.teaching.grade_program import Program, Step
-from course_lib.classroom.teaching.grade_values import Writer, learning
+from course_lib.classroom.teaching.grading.channel import Channel, Gone, write_message
+from course_lib.classroom.teaching.grading.program import Program, Step
+from course_lib.classroom.teaching.grading.values import Writer, learning
 
 PROBLEMS_TOLD = 5
 
@@ -169,7 +169,7 @@ def places(argument: Any) -> Any:
 
 
 def state_now(argument: Any, before: Any) -> Any:
-    """The state that the judge gives its own argument; `grade_calls.change` reads it."""
+    """The state that the judge gives its own argument; `calls.change` reads it."""
     if isinstance(argument, torch.Generator):
         return argument.get_state()
     now = places(argument)

@@ -111,6 +111,7 @@ class Writer:
         return {"object": [type(value).__name__, shown(value)]}
 
     def write_tensor(self, value: Tensor) -> Any:
+        """Its bytes, type and shape, or of a kind that has no bytes how it is shown."""
         name = str(value.dtype).removeprefix("torch.")
         if name not in DTYPES or value.layout is not torch.strided or value.device.type == "meta":
             return {"object": ["Tensor", shown(value)]}
@@ -126,6 +127,7 @@ class Writer:
                            value.requires_grad if graph is None else graph]}
 
     def write_array(self, value: np.ndarray, single: bool) -> Any:
+        """Its bytes, type and shape; objects are only shown. `single` marks a number of NumPy."""
         if value.dtype.kind not in ARRAY_KINDS or value.dtype.itemsize > 16:
             return {"object": ["ndarray", shown(value)]}
         return {"array": [value.dtype.str, [*value.shape], self.blob(value.tobytes()), single]}

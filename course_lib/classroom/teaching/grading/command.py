@@ -19,12 +19,12 @@ from pathlib import Path
 import torch
 
 from course_lib.classroom.checks import exercises_of, find, notebooks
-from course_lib.classroom.teaching.grade_judge import SandboxFailed, judge
-from course_lib.classroom.teaching.grade_layers import choose_layers
-from course_lib.classroom.teaching.grade_pages import page_name, student_page, summary
-from course_lib.classroom.teaching.grade_sandbox import Limits, Sandbox
-from course_lib.classroom.teaching.grade_submissions import Submission, find_submissions
-from course_lib.classroom.teaching.grade_tables import Graded, answers, grades, write_file
+from course_lib.classroom.teaching.grading.judge import SandboxFailed, judge
+from course_lib.classroom.teaching.grading.layers import choose_layers
+from course_lib.classroom.teaching.grading.pages import page_name, student_page, summary
+from course_lib.classroom.teaching.grading.sandbox import Limits, Sandbox
+from course_lib.classroom.teaching.grading.submissions import Submission, find_submissions
+from course_lib.classroom.teaching.grading.tables import Graded, answers, grades, write_file
 from course_lib.command_line import Parser, UsageError, in_range
 
 SECONDS, MEMORY_MB, DISK_MB = 60.0, 1024, 64

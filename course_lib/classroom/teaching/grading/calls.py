@@ -13,10 +13,10 @@ from torch import Tensor
 from course_lib.classroom.attempt import Attempt
 from course_lib.classroom.cache_ladder import Buffers
 from course_lib.classroom.checks.compare import CheckFailed, cut
-from course_lib.classroom.teaching.grade_channel import Channel, Gone, OutOfTime, read_message
-from course_lib.classroom.teaching.grade_reading import Reader
-from course_lib.classroom.teaching.grade_sending import Known, Outbox, looks_of
-from course_lib.classroom.teaching.grade_values import Malformed, parts, whole
+from course_lib.classroom.teaching.grading.channel import Channel, Gone, OutOfTime, read_message
+from course_lib.classroom.teaching.grading.reading import Reader
+from course_lib.classroom.teaching.grading.sending import Known, Outbox, looks_of
+from course_lib.classroom.teaching.grading.values import Malformed, parts, whole
 
 LINES_TAKEN, WIDTH_TAKEN, MOST_CALLBACKS = 16, 500, 200_000
 
@@ -74,6 +74,11 @@ class RemoteFunction:
             raise
 
     def call(self, args: tuple, settings: Mapping[str, Any]) -> Any:
+        """Have the worker call the function, and answer what it asks in the meantime.
+
+        Raises:
+            Exception: what the function raised there, or what is wrong with its reply.
+        """
         self.calls += 1
         given, outbox = (args, dict(settings)), Outbox(self.known)
         self.channel.send(outbox.pickled(("call", self.calls, *given, outbox.fresh, self.measures)))

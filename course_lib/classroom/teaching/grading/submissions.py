@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course_lib.classroom.teaching.grade_program import UnreadableNotebook
+from course_lib.classroom.teaching.grading.program import UnreadableNotebook
 from course_lib.command_line import UsageError
 
 SUFFIX = ".ipynb"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from course_lib.classroom.checks import find
-from course_lib.classroom.teaching.grade_judge import (
+from course_lib.classroom.teaching.grading.judge import (
     BROKEN,
     ERROR,
     FIELDS,
@@ -21,7 +21,7 @@ from course_lib.classroom.teaching.grade_judge import (
     Verdict,
     missing,
 )
-from course_lib.classroom.teaching.grade_tables import IN_PART, Graded, basis
+from course_lib.classroom.teaching.grading.tables import IN_PART, Graded, basis
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.classroom.checks import find
-from course_lib.classroom.teaching.grade_judge import FIELDS, MISSING, Verdict
+from course_lib.classroom.teaching.grading.judge import FIELDS, MISSING, Verdict
 
 FORMULA = "=+-@\t\r"  # at the beginning of a cell, a spreadsheet takes the rest for a formula
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from course_lib.classroom.attempt import fingerprint
 from course_lib.classroom.cache_ladder import Buffers
 from course_lib.classroom.checks.nb00 import CountedPositions, CountingModel
-from course_lib.classroom.teaching.grade_values import as_sent
+from course_lib.classroom.teaching.grading.values import as_sent
 from course_lib.tokenizer import Tokenizer
 
 # Objects whose methods run in the judge, since a check reads there what they have counted.
@@ -65,7 +65,7 @@ class Outbox:
         self.known, self.fresh = known, []
 
     def pickled(self, value: Any) -> bytes:
-        """The bytes that `grade_worker.Inbox` reads."""
+        """The bytes that `worker.Inbox` reads."""
         file = io.BytesIO()
         Outgoing(file, self).dump(value)
         return file.getvalue()

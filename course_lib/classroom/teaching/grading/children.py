@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from course_lib.classroom.teaching import grade_kernel as kernel
+from course_lib.classroom.teaching.grading import kernel
 
 MOST_RESULT = 8 << 20  # bytes
 

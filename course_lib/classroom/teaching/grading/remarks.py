@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from course_lib.classroom.checks import find
-from course_lib.classroom.teaching.grade_program import Program
+from course_lib.classroom.teaching.grading.program import Program
 
 # Names that no exercise needs, and with which an answer can reach for what is not its own.
 ODD = {"exec", "eval", "compile", "__import__", "globals", "ctypes", "gc", "socket", "subprocess", "settrace",

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from course_lib.classroom.checks.compare import cut
-from course_lib.classroom.teaching.grade_values import (
+from course_lib.classroom.teaching.grading.values import (
     ARRAY_KINDS,
     CONTAINERS,
     DTYPES,
@@ -101,6 +101,7 @@ class Reader:
             raise Malformed(f"a value cannot be read: {type(error).__name__}") from error
 
     def read_any(self, written: Any) -> Any:
+        """A value of any kind."""
         if isinstance(written, PLAIN):
             return written
         [(kind, content)] = written.items()
@@ -109,6 +110,7 @@ class Reader:
         return self.readers[kind](content)
 
     def read_dict(self, content: list) -> dict:
+        """Pairs of key and value."""
         return {self.read_any(key): self.read_any(item) for key, item in content}
 
     def take(self, place: list[int]) -> bytes:
@@ -118,6 +120,7 @@ class Reader:
         return bytes(self.blobs[begin : begin + length])
 
     def read_tensor(self, content: list) -> Tensor:
+        """A tensor; one that depends on arguments can ask the worker for gradients."""
         name, shape, place, needs_gradient = content
         dtype, data = DTYPES[name], bytearray(self.take(place))
         fits(shape, dtype.itemsize, len(data))
@@ -133,6 +136,7 @@ class Reader:
         return value.requires_grad_(needs_gradient is True and dtype.is_floating_point)
 
     def read_array(self, content: list) -> Any:
+        """An array or a number of NumPy."""
         name, shape, place, single = content
         dtype, data = np.dtype(str(name)), self.take(place)
         if dtype.kind not in ARRAY_KINDS:
@@ -143,9 +147,11 @@ class Reader:
         return array[()] if single is True else array
 
     def read_argument(self, number: int) -> Any:
+        """An argument that the judge has sent, itself."""
         return self.kept[whole(number)]
 
     def read_view(self, content: list) -> Tensor:
+        """A view of such an argument."""
         number, offset, shape, stride = content
         base = self.kept[whole(number)]
         if not isinstance(base, Tensor) or len(shape) != len(stride) or len(shape) > MOST_AXES:
@@ -153,21 +159,27 @@ class Reader:
         return as_sent(base).as_strided([*map(whole, shape)], [*map(whole, stride)], whole(offset))
 
     def read_complex(self, content: list) -> complex:
+        """Two floats."""
         return complex(float(content[0]), float(content[1]))
 
     def read_integer(self, content: str) -> int:
+        """An integer of any size, in hexadecimal digits."""
         return int(content, 16)
 
     def read_fraction(self, content: list) -> Fraction:
+        """Numerator and denominator."""
         return Fraction(int(content[0], 16), int(content[1], 16))
 
     def read_namespace(self, content: list) -> SimpleNamespace:
+        """Names and values."""
         return SimpleNamespace(**{str(name): self.read_any(item) for name, item in content})
 
     def read_record(self, content: list) -> Any:
+        """A record of the course that is on the list, and of no other class."""
         return RECORDS[content[0]](**{str(name): self.read_any(item) for name, item in content[1]})
 
     def read_object(self, content: list) -> Opaque:
+        """What is left of an object of any other kind: its type and how it is shown."""
         return opaque(str(content[0]), str(content[1]))
 
 

@@ -8,9 +8,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.classroom.teaching import grade_kernel as kernel
-from course_lib.classroom.teaching.grade_channel import Channel, Gone, Malformed, OutOfTime, read_message, write_message
-from course_lib.classroom.teaching.grade_sandbox import LAYERS, Limits, Sandbox
+from course_lib.classroom.teaching.grading import kernel
+from course_lib.classroom.teaching.grading.channel import (
+    Channel,
+    Gone,
+    Malformed,
+    OutOfTime,
+    read_message,
+    write_message,
+)
+from course_lib.classroom.teaching.grading.sandbox import LAYERS, Limits, Sandbox
 from course_lib.command_line import UsageError
 
 # What may not be possible, and which layers prevent it: one of them has to be in force.

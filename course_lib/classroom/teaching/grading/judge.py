@@ -16,15 +16,15 @@ from course_lib.classroom.attempt import usual_settings
 from course_lib.classroom.checks import find, nb10
 from course_lib.classroom.checks.compare import cut
 from course_lib.classroom.exercises import explain
-from course_lib.classroom.teaching.grade_calls import RemoteAttempt, RemoteFunction
-from course_lib.classroom.teaching.grade_channel import Channel, Gone, OutOfTime, read_message
-from course_lib.classroom.teaching.grade_children import ChildFailed, in_child
-from course_lib.classroom.teaching.grade_program import Program, UnreadableNotebook, programs, read_notebook
-from course_lib.classroom.teaching.grade_remarks import remarks
-from course_lib.classroom.teaching.grade_sandbox import GRACE_S, Limits, Sandbox, Worker
-from course_lib.classroom.teaching.grade_submissions import Submission, read_file
-from course_lib.classroom.teaching.grade_values import Malformed
-from course_lib.classroom.teaching.grade_worker import work
+from course_lib.classroom.teaching.grading.calls import RemoteAttempt, RemoteFunction
+from course_lib.classroom.teaching.grading.channel import Channel, Gone, OutOfTime, read_message
+from course_lib.classroom.teaching.grading.children import ChildFailed, in_child
+from course_lib.classroom.teaching.grading.program import Program, UnreadableNotebook, programs, read_notebook
+from course_lib.classroom.teaching.grading.remarks import remarks
+from course_lib.classroom.teaching.grading.sandbox import GRACE_S, Limits, Sandbox, Worker
+from course_lib.classroom.teaching.grading.submissions import Submission, read_file
+from course_lib.classroom.teaching.grading.values import Malformed
+from course_lib.classroom.teaching.grading.worker import work
 
 RIGHT, WRONG, ERROR, STUB, BROKEN, NONE, MISSING = (
     "right", "not right", "error", "not attempted", "not Python", "no verdict", "not handed in")

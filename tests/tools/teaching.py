@@ -1,1 +1,0 @@
-wrong_answers.py
