@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from book.tools.docstrings import as_markdown, escaped
-from book.tools.places import FILES, PACKAGES, ROOMS, ROOT
+from book.tools.places import FILES, ONLY_NAMED, PACKAGES, ROOMS, ROOT
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 LIBRARY = ROOT / "course_lib"
-ONLY_NAMED = {"answers", "checks"}  # of the classroom: a module for each notebook; answers are no reading matter
 WIDTH = 88
 
 

@@ -14,6 +14,7 @@ NAMED = {"README.md": "index", "CONTRIBUTING.md": "contributing", "course_lib/mo
 MADE_HERE = {f"book/{name}.md": name for name in ("glossary", "claims", "api/index")}  # pages without such a file
 PACKAGES = {"server"}  # stages of the pipeline that are a folder
 ROOMS = ("training", "analysis", "display", "classroom")
+ONLY_NAMED = {"answers", "checks"}  # of the classroom: a module for each notebook, which no page shows
 OUTSIDE = re.compile(r"[a-z][a-z0-9+.-]*:|//|#", re.I)
 
 
@@ -43,6 +44,8 @@ class Places:
             return path.removesuffix(".md")
         if parts[0] == "book" and len(parts) == 2 and path.endswith(".md"):
             return parts[1].removesuffix(".md")
+        if parts[:2] == ["course_lib", "classroom"] and len(parts) == 4 and parts[2] in ONLY_NAMED:
+            return module_page(parts[1:]) if parts[3] == "__init__.py" else None
         if parts[0] == "course_lib" and (path.endswith(".py") or (self.root / path).is_dir()):
             return module_page(parts[1:])
         return None

@@ -85,6 +85,8 @@ def test_only_addresses_of_links_change():
      "../03_attention.html#cell-id=hand"),
     ("../course_lib/training/shapes.csv", "notebooks/05_x.ipynb", "05_x",
      "files/course_lib/training/shapes.csv.txt"),
+    ("../course_lib/classroom/checks/nb08.py", "book/stage.md", "stage",
+     "files/course_lib/classroom/checks/nb08.py.txt"),
     ("glossary.md", "book/index.md", "index", "glossary.html"),
     ("api/index.md", "book/index.md", "index", "api/index.html"),
     ("LICENSE", "CONTRIBUTING.md", "contributing", "files/LICENSE.txt"),

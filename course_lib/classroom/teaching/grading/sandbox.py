@@ -31,7 +31,7 @@ from course_lib.classroom.teaching.grading import kernel
 from course_lib.classroom.teaching.grading.children import until_death
 from course_lib.classroom.teaching.grading.worker import silence
 
-PACKAGE = Path(__file__).parents[2]
+PACKAGE = Path(__file__).parents[3]
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 SYSTEM = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache", "/etc/localtime")
 ACCOUNTS = (1_900_000_000, 65_534)  # the first is in no range that systems give away; the second is `nobody`
