@@ -28,7 +28,7 @@ def code(text: str) -> str:
     """The text with everything but code in it as it was, and the code blanked, character for character.
 
     >>> code("see `a[0](1)` there").replace(BLANK, ".")
-    'see .......... there'
+    'see ......... there'
     """
     for expression, flags in ((FENCE, re.S | re.M), (INLINE, re.S)):
         text = re.sub(expression, blanked, text, flags=flags)

@@ -54,7 +54,7 @@ class Places:
         """A link of a file as a link of its page.
 
         Args:
-            link: as it stands in the file; one to another site stays as it is.
+            link: as it stands in the file; one to another site does not change.
             source: the file, from the root of the repository.
             page: its page, without a suffix.
 

@@ -1,6 +1,8 @@
 """What the site is staged from: links that lead somewhere, prose that is prose, exercises that fold, API pages."""
 
 import ast
+import doctest
+import importlib
 import json
 import re
 from pathlib import Path
@@ -342,3 +344,8 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
     with pytest.raises(ValueError, match="holds something else"):
         stage.main([str(tmp_path)])
     assert (tmp_path / "letters.txt").read_text() == "dear"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "book/tools").glob("*.py")), ids=lambda path: path.stem)
+def test_examples_in_docstrings(path):
+    assert doctest.testmod(importlib.import_module(f"book.tools.{path.stem}")).failed == 0

@@ -74,7 +74,7 @@ APP = [Requirement("app")]
                                "speed-1.0-cp312-cp312-macosx_11_0_arm64"}),
     (Target("3.12", "linux"), {"app-1.0-py3-none-any", "core-1.0-py3-none-any", "fork-1.0-py3-none-any",
                                "speed-1.0-cp312-cp312-manylinux_2_28_x86_64"}),
-], ids=str)
+], ids=["windows", "macos", "linux"])
 def test_it_brings_what_the_other_machine_needs(target, expected, index, pins, tmp_path):
     """Its own conditions hold, its own wheels are taken, extras are followed, the pin of `core` counts."""
     wheels = collect(tmp_path / "wheels", target, APP, pins)
