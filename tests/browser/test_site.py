@@ -33,6 +33,29 @@ DARKNESS = """selector => {
     return getComputedStyle(found).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number);
 }"""
 
+# Texts that hardly stand out from what is painted under them: a contrast below 3, as WCAG computes it.
+FAINT = """() => {
+    const numbers = color => color.match(/[\\d.]+/g).map(Number);
+    const light = ([r, g, b]) => [r, g, b].map(x => x / 255)
+        .map(x => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, x, i) => sum + x * [0.2126, 0.7152, 0.0722][i], 0);
+    const under = element => {
+        for (let one = element; one; one = one.parentElement) {
+            const color = numbers(getComputedStyle(one).backgroundColor);
+            if (color.length === 3 || color[3] === 1) return color;
+        }
+        return [255, 255, 255];
+    };
+    const faint = [], walker = document.createTreeWalker(document.querySelector('article'), NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+        const element = walker.currentNode.parentElement, text = walker.currentNode.textContent.trim();
+        if (!text || element.closest('svg, script, style') || !element.checkVisibility()) continue;
+        const [a, b] = [numbers(getComputedStyle(element).color), under(element)].map(light).sort((x, y) => y - x);
+        if ((a + 0.05) / (b + 0.05) < 3) faint.push(text.slice(0, 60));
+    }
+    return faint;
+}"""
+
 
 class Anchors(HTMLParser):
     """Addresses that a page names, and the places in it."""
@@ -197,6 +220,22 @@ def test_the_theme_is_switched_and_kept(reader, name):
     assert drawings[1].first.is_visible() and not drawings[0].first.is_visible()
     reader.open("glossary.html")
     assert page.locator("html").get_attribute("data-theme") == "dark"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_text_can_be_told_from_its_paper(reader, theme):
+    page = reader.open("index.html")
+    page.evaluate("theme => { localStorage.setItem('mode', theme); localStorage.setItem('theme', theme); }", theme)
+    faint = {}
+    for name in [*NOTEBOOKS, *OTHERS]:
+        reader.open(name)
+        assert page.locator("html").get_attribute("data-theme") == theme
+        faint[name] = page.evaluate(FAINT)
+    assert {name: texts for name, texts in faint.items() if texts} == {}
+
+
+def test_no_table_stays_as_it_was_typed(pages):
+    assert [name for name in pages if re.search(r"\|\s*:?-{3,}:?\s*\|", (SITE / name).read_text("utf-8"))] == []
 
 
 def test_an_exercise_folds_with_its_function_and_its_help(reader):

@@ -23,6 +23,7 @@ from course_lib.classroom.teaching.grading.pages import mistakes, page_name, stu
 from course_lib.classroom.teaching.grading.program import UnreadableNotebook, code_cells, programs, read_notebook
 from course_lib.classroom.teaching.grading.reading import Reader
 from course_lib.classroom.teaching.grading.remarks import remarks
+from course_lib.classroom.teaching.grading.sandbox import OWN, readable
 from course_lib.classroom.teaching.grading.submissions import MOST_BYTES, find_submissions, read_file
 from course_lib.classroom.teaching.grading.tables import Graded, grades, safe_cell, write_file
 from course_lib.classroom.teaching.grading.values import Malformed, Writer
@@ -286,6 +287,12 @@ def test_layers_that_fail_together_are_found_one_by_one(tmp_path, monkeypatch):
 
 
 # The command
+
+
+def test_a_students_folder_hides_nothing_that_may_be_read():
+    """Wherever the course is installed, under /tmp too."""
+    assert not os.path.exists(OWN)
+    assert [root for root in readable() if root.startswith(OWN)] == []
 
 
 def test_a_class_is_graded(tmp_path):

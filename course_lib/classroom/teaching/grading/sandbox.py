@@ -34,6 +34,7 @@ from course_lib.classroom.teaching.grading.worker import silence
 PACKAGE = Path(__file__).parents[3]
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 SYSTEM = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache", "/etc/localtime")
+OWN = "/course-answer"  # a student's folder, where it has a root of its own
 ACCOUNTS = (1_900_000_000, 65_534)  # the first is in no range that systems give away; the second is `nobody`
 MOST_THREADS, MOST_HANDLES, MOST_FILES = 32, 64, 4096
 SPACES = (kernel.NEW_PROCESSES | kernel.NEW_NETWORK | kernel.NEW_IPC | kernel.NEW_HOSTNAME)
@@ -222,7 +223,10 @@ def exit_status(status: int) -> int:
 
 
 def enter_own_root(roots: Sequence[str], scratch: str, limits: Limits) -> str:
-    """A root folder with `roots`, read-only, some devices and an empty `/tmp` in memory; the path of the latter."""
+    """A root folder with `roots`, read-only, some devices and an empty folder in memory; the path of the latter.
+
+    The folder is none that the system has, so it hides nothing, wherever Python and the course are installed.
+    """
     kernel.mount("", "/", flags=kernel.PRIVATE | kernel.RECURSIVE)
     kernel.mount("tmpfs", scratch, "tmpfs", kernel.NO_SUID, "size=1m,mode=755")
     for path in (*roots, *filter(os.path.exists, DEVICES)):
@@ -236,12 +240,12 @@ def enter_own_root(roots: Sequence[str], scratch: str, limits: Limits) -> str:
         if path not in DEVICES:
             flags = os.statvfs(target).f_flag & kernel.KEPT_FLAGS
             kernel.mount("", target, flags=kernel.BIND | kernel.REMOUNT | kernel.READ_ONLY | flags)
-    os.makedirs(f"{scratch}/tmp", exist_ok=True)
+    os.makedirs(scratch + OWN, exist_ok=True)
     options = f"size={limits.disk_mb}m,nr_inodes={MOST_FILES},mode=1777"
-    kernel.mount("tmpfs", f"{scratch}/tmp", "tmpfs", kernel.NO_SUID | kernel.NO_DEVICES, options)
+    kernel.mount("tmpfs", scratch + OWN, "tmpfs", kernel.NO_SUID | kernel.NO_DEVICES, options)
     kernel.mount("", scratch, flags=kernel.REMOUNT | kernel.READ_ONLY | kernel.NO_SUID)
     kernel.enter_root(scratch)
-    return "/tmp"
+    return OWN
 
 
 def clean_environment(home: str) -> None:
@@ -266,7 +270,7 @@ def leave_root(home: str) -> None:
     """Become a user whom nobody is."""
     for account in ACCOUNTS:
         with suppress(OSError):
-            if home != "/tmp":
+            if home != OWN:
                 os.chown(home, account, account)
             os.setgroups([])
             os.setresgid(account, account, account)
