@@ -56,11 +56,13 @@ class FromStudent(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, gradients: Callable[[Tensor], list], value: Tensor, *arguments: Tensor) -> Tensor:
+        """The value itself."""
         ctx.gradients, ctx.shapes = gradients, [(one.shape, one.dtype) for one in arguments]
         return value
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple:
+        """Gradients of the arguments, which the worker computes."""
         found = ctx.gradients(gradient)
         if len(found) != len(ctx.shapes) or any(one is not None and (one.shape, one.dtype) != wanted
                                                 for one, wanted in zip(found, ctx.shapes)):
@@ -114,6 +116,7 @@ class Reader:
         return {self.read_any(key): self.read_any(item) for key, item in content}
 
     def take(self, place: list[int]) -> bytes:
+        """The bytes at a place of the message, as first byte and length."""
         begin, length = whole(place[0]), whole(place[1])
         if begin + length > len(self.blobs):
             raise Malformed("a value lies outside the message")
