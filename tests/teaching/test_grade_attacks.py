@@ -25,7 +25,7 @@ class Attack(NamedTuple):
     Attributes:
         body: of the answer to 03.2; where nothing else comes back, the answer is wrong.
         before: cells before it.
-        status: what is said of it.
+        status: what is said of it; where it is a matter of luck, either.
         words: that its row of the table must contain.
     """
 
@@ -137,7 +137,8 @@ ATTACKS = {
                                    "    return lambda function: lambda *args: 'right'",)),
     "no-trace": Attack("sys.settrace(None)\nwhile True:\n    pass", code(""), "no verdict", "no end after 4 seconds"),
     "recursion": Attack("return causal_mask(T, S)", status="error", words="RecursionError"),
-    "deep-recursion": Attack("sys.setrecursionlimit(10**9)\nreturn causal_mask(T, S)", code(""), "no verdict"),
+    "deep-recursion": Attack("sys.setrecursionlimit(10**9)\nreturn causal_mask(T, S)", code(""),
+                             "no verdict or error"),  # the stack or the memory ends first
     "kill-the-parent": Attack("for pid in (os.getppid(), PARENT, -1):\n    os.kill(pid, 9)", code(""), "error",
                               "Error"),
     "ignore-signals": Attack("for n in range(1, 65):\n    try: signal.signal(n, signal.SIG_IGN)\n"
@@ -231,7 +232,7 @@ def graded(tmp_path_factory):
 def test_an_attack_earns_nothing_and_the_neighbour_everything(name, graded):
     row = graded.rows[name, "03.2"]
     assert row["credit"] == "0"
-    assert row["status"] == ATTACKS[name].status, row
+    assert row["status"] in ATTACKS[name].status.split(" or "), row
     assert ATTACKS[name].words in "".join(row.values()), row
     assert graded.rows[f"{NEIGHBOURS[name]}.neighbour", "03.2"]["status"] == "right"
 
