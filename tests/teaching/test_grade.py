@@ -274,7 +274,8 @@ def test_without_layers_every_way_is_open_and_each_layer_closes_its_own(way, tmp
 
 def test_a_machine_that_cannot_hold_code_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(layers, "possible", lambda layer: False)
-    with pytest.raises(UsageError, match=r"cannot hold students' code: it could (reach the network and|leave processes)"):
+    says = r"cannot hold students' code: it could (reach the network and|leave processes)"
+    with pytest.raises(UsageError, match=says):
         choose_layers(tmp_path, unprotected=False)
     assert choose_layers(tmp_path, unprotected=True) == ()
 
