@@ -9,9 +9,11 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from course_lib import __main__
 from course_lib.classroom.checks import exercises_of, notebooks
+from course_lib.classroom.quiz_questions import marked_up, questions
 from course_lib.classroom.teaching import handout
 from course_lib.classroom.teaching.blocks import answer_html, plain
-from course_lib.classroom.teaching.notebook_files import notebook_file
+from course_lib.classroom.teaching.handout_sheet import sheet
+from course_lib.classroom.teaching.notebook_files import notebook_file, read_notebook
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 STUB = '@exercise("03.2")\ndef causal_mask(T, S):\n    """Which keys may be seen."""\n    ...'
@@ -152,3 +154,14 @@ def test_without_a_pdf_the_error_says_why_and_the_old_file_stays(folder, monkeyp
     monkeypatch.setattr(handout, "BROWSERS", ("no-such-browser",))
     assert run("03", "--pdf") == 2 and "set COURSE_CHROMIUM" in capsys.readouterr().err
     assert (folder / "03_attention.handout.pdf").read_text() == "old"
+
+
+def test_a_quiz_is_asked_with_its_options_and_answered_in_the_key():
+    made = sheet(read_notebook(NOTEBOOKS / "03_attention.ipynb"), NOTEBOOKS)
+    asked = " ".join(item.html for item in made.items)
+    for question in questions("03"):
+        [right] = [option for option in question.options if option.right]
+        assert all(marked_up(option.text) in asked for option in question.options)
+        assert marked_up(right.why) not in asked
+        assert any(marked_up(right.why) in one.html for one in made.answers)
+    assert "<details" not in asked

@@ -14,6 +14,7 @@ from nbformat import NotebookNode
 
 from course_lib.classroom.answers import LIBRARY, answer
 from course_lib.classroom.checks import find
+from course_lib.classroom.quiz_questions import LETTERS, marked_up, questions
 from course_lib.classroom.teaching.answered import exercise_id
 from course_lib.classroom.teaching.blocks import (
     Block,
@@ -91,7 +92,9 @@ def sheet(notebook: NotebookNode, folder: Path, *, exercises_only: bool = False)
             continue
         if exercises_only and not (exercise or is_task(cell) or index in (0, 1)):
             continue
-        if cell.cell_type == "markdown":
+        if asks := re.fullmatch(r'quiz\("(\d\d)"\)', cell.source):
+            add_quiz(made, asks[1], section)
+        elif cell.cell_type == "markdown":
             blocks = markdown_blocks(cell.source, folder)
             add_text(made, heading_only(blocks) if exercises_only and index == 0 else blocks, section,
                      room=exercises_only)
@@ -130,6 +133,17 @@ def add_text(made: Sheet, blocks: Iterable[Block], section: str, *, room: bool) 
             made.items.append(Item(item_kind(block), block.html))
         if block.kind in ("quote", "paragraph", "heading"):
             question = re.sub(r"^Predict\.\s*", "", block.text)
+
+
+def add_quiz(made: Sheet, notebook: str, section: str) -> None:
+    """Put the questions of a notebook on the sheet, options open, and what is right into the key."""
+    for question in questions(notebook):
+        options = list(zip(LETTERS, question.options))
+        texts = "<br>".join(f"{letter}. {marked_up(option.text)}" for letter, option in options)
+        made.items.append(Item("paragraph", f"<p><strong>{marked_up(question.text)}</strong><br>{texts}</p>"))
+        [right] = [f"{letter}. {marked_up(option.why)}" for letter, option in options if option.right]
+        made.answers.append(Answer(len(made.answers) + 1, section, question.text, f"<p>{right}</p>"))
+        made.items.append(Item("asked", f"Answer {len(made.answers)}", 1))
 
 
 def item_kind(block: Block) -> str:
