@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import shlex
-import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +14,10 @@ from course_lib.classroom.attempt import Attempt, usual_settings
 from course_lib.classroom.checks import find
 from course_lib.classroom.exercises import explain
 from course_lib.classroom.kept_answers import KeptAnswer
+from course_lib.classroom.whole_file import write_whole
 from course_lib.config import require
+
+NEW = "a file that is not there yet, or use --force"
 
 HEAD = '''\
 """A language model's engine, made of functions that I wrote myself.
@@ -156,16 +156,8 @@ def write_file(path: Path, text: str, *, force: bool = False) -> None:
         ValueError: there is one already.
         OSError: it cannot be written.
     """
-    require(force or not path.exists(), "--to", str(path), "a file that is not there yet, or use --force")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    require(force or not path.exists(), "--to", str(path), NEW)
     try:
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        # Takes the name, with the rights of any new file, or fails where somebody was faster.
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | (0 if force else os.O_EXCL), 0o666))
-        os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))
-        os.replace(temporary, path)
+        write_whole(path, text, new=not force)
     except FileExistsError:
-        require(False, "--to", str(path), "a file that is not there yet, or use --force")
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+        require(False, "--to", str(path), NEW)

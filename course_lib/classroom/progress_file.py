@@ -8,12 +8,13 @@ import os
 import re
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from course_lib.classroom.whole_file import write_whole
 
 if sys.platform == "win32":
     import msvcrt
@@ -85,15 +86,7 @@ def read_json(path: Path, empty: dict[str, Any], makes_sense: Callable[[Any], bo
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
     """Replace the file in one step: a reader sees the old content or the new, never a part."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".tmp")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            json.dump(data, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    write_whole(path, json.dumps(data, indent=1), private=True)
 
 
 @contextmanager

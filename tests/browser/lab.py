@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,8 +16,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Playwright, Request
 
+from course_lib.classroom.teaching.handout import find_browser
+
 TOKEN = "course"
-CHROMIUM = "/usr/bin/chromium"
 
 # No question about news, no panel of extensions, no windowing (it takes cells out of the page), no saving.
 PAGE_CONFIG = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True,
@@ -51,24 +51,11 @@ RAISED = """() => window.jupyterapp.shell.currentWidget.content.widgets
     .filter(output => output.output_type === 'error').map(error => `${error.ename}: ${error.evalue}`)"""
 
 
-def find_chromium() -> str:
-    """Path of the browser.
-
-    Raises:
-        FileNotFoundError: there is none; the message says how to get one.
-    """
-    for name in (os.environ.get("COURSE_CHROMIUM"), CHROMIUM, "chromium", "chromium-browser", "google-chrome"):
-        if name and (path := shutil.which(name)):
-            return path
-    raise FileNotFoundError("the browser tests need Chromium: `apt-get install chromium`, or set COURSE_CHROMIUM "
-                            "to the path of one")
-
-
 def launch(playwright: Playwright) -> Browser:
     """A headless Chromium that fetches nothing of its own accord."""
     quiet = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
              "--disable-component-update", "--disable-sync"]
-    return playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox", *quiet])
+    return playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox", *quiet])
 
 
 def write_json(path: Path, content: dict) -> None:

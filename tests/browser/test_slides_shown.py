@@ -97,9 +97,9 @@ QUESTION = '<div class="block quote"><blockquote>Why?</blockquote></div><div cla
 @pytest.mark.parametrize("blocks, least", [
     (f'<div class="block output"><pre>{"x" * 400}</pre></div>', 1),
     (f'<div class="block code"><pre>{"0123456789" * 8}\n</pre></div>' * 12, 1),
-    (PARAGRAPH * 6, 3),
+    (PARAGRAPH * 12, 3),
     (QUESTION * 9, 2),
-], ids=["a line of 400 characters", "twelve cells", "six paragraphs", "nine questions"])
+], ids=["a line of 400 characters", "twelve cells", "twelve paragraphs", "nine questions"])
 def test_too_much_goes_on_on_another_slide(blocks, least, show):
     made = show(with_blocks(blocks))
     assert made.faults() == [] and made.page.evaluate("Reveal.getTotalSlides()") >= least

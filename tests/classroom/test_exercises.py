@@ -399,12 +399,10 @@ def test_no_home_at_all_costs_one_line(capsys, monkeypatch):
     assert "Progress cannot be read (Could not determine home directory.)." in out
 
 
-@pytest.mark.parametrize("step", ["json.dump", "os.fsync", "os.replace"])
+@pytest.mark.parametrize("step", ["json.dumps", "os.fsync", "os.replace"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
 def test_an_interrupted_write_keeps_the_old_file(step, error, monkeypatch, own_file):
     def stop(*args, **kwargs):
-        if step == "json.dump":
-            args[1].write('{"passed": ["0')
         raise error
 
     own_file.parent.mkdir()

@@ -3,7 +3,7 @@
 import re
 from html import unescape
 
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+from course_lib.classroom.teaching.answered import WIDGET_VIEW
 
 
 def still_of(panel):

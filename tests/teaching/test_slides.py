@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from copy import deepcopy
 from pathlib import Path
 
 import nbformat
@@ -234,6 +235,18 @@ def test_the_command_writes_a_file_here(page, folder, monkeypatch, capsys):
     assert run("03") == 0 and (folder / "03_attention.slides.html").read_text() == page
     assert capsys.readouterr().out.startswith("03_attention.slides.html: ")
     assert run("03", "--out", "deep/talk.html") == 0 and (folder / "deep/talk.html").read_text() == page
+
+
+def test_the_command_says_so_if_nothing_was_run(folder, notebook, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    assert run("03") == 0 and "warning" not in capsys.readouterr().out
+    notebook = deepcopy(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = []
+    nbformat.write(notebook, folder / "03_attention.ipynb")
+    assert run("03") == 0
+    assert "warning: 03_attention.ipynb was not run: " in capsys.readouterr().out.replace(f"{folder}/", "")
 
 
 def test_to_check_lists_and_writes_nothing(page, folder, notebook, monkeypatch, capsys):

@@ -21,13 +21,14 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
+from course_lib.classroom.teaching.answered import WIDGET_VIEW
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "no_network"))
 import no_network
 
 METADATA = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
             "language_info": {"name": "python"}}
 CELL_NOISE = ("execution", "collapsed", "scrolled", "ExecuteTime", "jp-MarkdownHeadingCollapsed")
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"  # names a model that died with the kernel
 MAX_BYTES, MAX_LINES, MOST_LINES = 400_000, 30, 20
 CODE_CELLS, WORDS, MEDIAN_LINES = (25, 46), (1_800, 3_250), (4, 8)
 

@@ -10,10 +10,11 @@ import torch
 import transformers
 from tiny_checkpoints import LLAMA, write_tokenizer
 from tokenizers import AddedToken, Tokenizer, processors
-from whole_notebooks import notebook_of, printed
+from whole_notebooks import notebook_of
 
 import notebooks as tool
 from course_lib.checkpoint import MODELS, load
+from course_lib.classroom.teaching.answered import printed
 
 BOS = "<|begin_of_text|>"
 

@@ -3,10 +3,10 @@
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell
-from whole_notebooks import notebook_of, printed
+from whole_notebooks import notebook_of
 
 from course_lib.classroom.checks import exercises_of, notebooks
-from course_lib.classroom.teaching.answered import answered, execute, exercise_id, require_right
+from course_lib.classroom.teaching.answered import answered, execute, exercise_id, printed, require_right
 
 
 @pytest.mark.parametrize("number", notebooks())

@@ -1,4 +1,4 @@
-"""A notebook as a whole: where it is, and what its cells wrote."""
+"""A notebook as a whole: where it is."""
 
 from pathlib import Path
 
@@ -9,8 +9,3 @@ def notebook_of(number):
     """The path of a notebook, given its two digits."""
     [path] = NOTEBOOKS.glob(f"{number}_*.ipynb")
     return path
-
-
-def printed(cell):
-    """What a code cell wrote to stdout and stderr."""
-    return "".join(output.get("text", "") for output in cell.outputs)

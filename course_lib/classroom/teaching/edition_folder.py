@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from course_lib.classroom.teaching.notebook_files import write_whole
 from course_lib.classroom.teaching.pristine import set_aside
+from course_lib.classroom.whole_file import write_whole
 from course_lib.command_line import UsageError
 
 MARKER = ".edition.json"  # in the folder: the kind of the edition, and of each file in it the SHA-256
@@ -45,6 +45,7 @@ class EditionFolder:
             if not self.force:
                 return "kept"
             remark = set_aside(path, "before_edition").name
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, data)
         self.written[name] = digest(data)
         write_whole(self.folder / MARKER, json.dumps({"kind": self.kind, "files": self.written}, indent=1) + "\n")

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from course_lib.classroom.teaching.blocks import title_of
 from course_lib.classroom.teaching.handout_sheet import sheet, shortened
-from course_lib.classroom.teaching.notebook_files import notebook_file, read_notebook, write_whole
+from course_lib.classroom.teaching.notebook_files import notebook_file, read_notebook
 from course_lib.classroom.teaching.templates import TEMPLATES, read
+from course_lib.classroom.whole_file import write_whole
 from course_lib.command_line import Parser, UsageError
 
 PAPERS = {"A4": "A4", "letter": "letter"}
@@ -52,8 +53,8 @@ def find_browser() -> str:
     for name in (os.environ.get("COURSE_CHROMIUM"), *BROWSERS):
         if name and (path := shutil.which(name)):
             return path
-    raise UsageError("a PDF needs Chromium or Chrome: install one, or set COURSE_CHROMIUM to the path of it; "
-                     "or leave --pdf out, and print the HTML file from any browser")
+    raise UsageError("this needs Chromium or Chrome: install one, or set COURSE_CHROMIUM to the path of it "
+                     "(a handout can do without: leave --pdf out, and print the HTML file from any browser)")
 
 
 def pdf(html: str) -> bytes:
@@ -84,16 +85,18 @@ def handout(argv: Sequence[str]) -> int:
     """The command line."""
     parser = Parser(prog="python -m course_lib class handout", description=__doc__)
     parser.add_argument("notebook", metavar="03", help="number of a notebook")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="default: 03_attention.handout.html, or .pdf, here")
+    parser.add_argument("--out", type=Path, metavar="FILE",
+                        help="default: 03_attention.handout.html, or .exercises.html, here; .pdf with --pdf")
     parser.add_argument("--pdf", action="store_true", help="print it to a PDF file; needs Chromium or Chrome")
     parser.add_argument("--paper", choices=list(PAPERS), default="A4")
-    parser.add_argument("--no-key", dest="key", action="store_false", help="leave the answers out")
+    parser.add_argument("--no-key", dest="key", action="store_false", help="leave the answers out, also of --exercises")
     parser.add_argument("--exercises", action="store_true", help="only the tasks, with a place to write")
     options = parser.parse_args(argv)
     path = notebook_file(options.notebook)
     html = page(path, paper=options.paper, key=options.key, exercises_only=options.exercises)
     ending = f"{'exercises' if options.exercises else 'handout'}.{'pdf' if options.pdf else 'html'}"
     out = options.out or Path(f"{path.stem}.{ending}")
+    out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, pdf(html) if options.pdf else html)
     print(f"{out}" if options.pdf else f"{out}: open it in a browser and print it")
     return 0

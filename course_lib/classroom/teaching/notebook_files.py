@@ -1,10 +1,8 @@
-"""Where the notebooks are, by number, and how a file is replaced in one step."""
+"""Where the notebooks are, by number."""
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from pathlib import Path
 
 import nbformat
@@ -55,29 +53,3 @@ def read_notebook(path: Path) -> NotebookNode:
         return nbformat.read(path, as_version=4)
     except (ValueError, nbformat.ValidationError) as error:
         raise UsageError(f"{path} is no notebook: {str(error).splitlines()[0]}") from error
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file, text as UTF-8, so that under its name stands all of it or what was there before.
-
-    Raises:
-        OSError: the disk is full, or the folder may not be written to.
-    """
-    data = content.encode() if isinstance(content, str) else content
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        temporary = Path(file.name)
-        try:
-            file.write(data)
-            file.close()
-            temporary.chmod(0o666 & ~_umask())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    """What the system takes away from the rights of a new file, which a temporary file does not follow."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -9,7 +9,8 @@ from pathlib import Path
 import nbformat
 
 from course_lib.classroom.checks import notebooks
-from course_lib.classroom.teaching.notebook_files import CHECKOUT, notebook_file, notebook_files, write_whole
+from course_lib.classroom.teaching.notebook_files import CHECKOUT, notebook_file, notebook_files
+from course_lib.classroom.whole_file import write_whole
 from course_lib.command_line import Parser, UsageError
 
 PRISTINE = ".pristine"  # a folder beside the notebooks of a student edition, with a copy of each
@@ -100,14 +101,15 @@ def put_back(number: str, folder: Path, source: Path | None = None) -> str:
         OSError: a file cannot be read or written; the present notebook stands as it did.
     """
     path, content, origin = pristine(number, folder, source)
+    name = path.name if path.parent.resolve() == Path.cwd() else path  # which of several, if it is not here
     if not path.exists():
         write_whole(path, content)
-        return f"{path.name} was gone and is back (from {origin})"
+        return f"{name} was gone and is back (from {origin})"
     if path.read_bytes() == content:
-        return f"{path.name} is as it was (compared with {origin}): nothing to do"
+        return f"{name} is as it was (compared with {origin}): nothing to do"
     copy = set_aside(path, "before_reset")
     write_whole(path, content)
-    return f"{path.name} is as it was (from {origin}); yours is kept as {copy.name}"
+    return f"{name} is as it was (from {origin}); yours is kept as {copy.name}"
 
 
 def reset(argv: Sequence[str]) -> int:

@@ -173,6 +173,14 @@ def shown_html(slide: Slide) -> Iterator[str]:
         yield f'<div class="block {words}{" fragment" if step else ""}"{later}>{html}</div>'
 
 
+def without_output(notebook: NotebookNode) -> Iterator[str]:
+    """Ids of the cells whose output is to be shown, and which have none, as in an edition for students."""
+    for cell in notebook.cells:
+        tags = tags_of(cell)
+        if cell.cell_type == "code" and tags & {BEGIN, MORE} and CODE not in tags and not cell.get("outputs"):
+            yield cell.get("id")
+
+
 def warnings(notebook: NotebookNode, slides: list[Slide]) -> Iterator[str]:
     """What the tags of a notebook will not do as they seem to say."""
     if not any(BEGIN in tags_of(cell) for cell in notebook.cells):
@@ -191,8 +199,8 @@ def warnings(notebook: NotebookNode, slides: list[Slide]) -> Iterator[str]:
             yield f"{name} is folded away in the notebook (hide-cell), but shown on a slide"
         if odd := sorted(tag for tag in tags - TAGS if tag.startswith("slide")):
             yield f"{name}: no such tag: {', '.join(odd)}; there are {', '.join(sorted(TAGS))}"
-        if cell.cell_type == "code" and tags & {BEGIN, MORE} and CODE not in tags and not cell.get("outputs"):
-            yield f"{name} has no output to show; {CODE!r} would show its source"
+    for name in without_output(notebook):
+        yield f"cell {name} has no output to show; {CODE!r} would show its source"
     for index, slide in enumerate(slides, 1):
         if not slide.blocks:
             yield f"slide {index}, {slide.title!r}, shows nothing but its heading: its text is in the notes"

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from course_lib.classroom.teaching import slide_deck
-from course_lib.classroom.teaching.notebook_files import notebook_file, read_notebook, write_whole
-from course_lib.classroom.teaching.slide_deck import Slide, deck, shown_html, warnings
+from course_lib.classroom.teaching.notebook_files import notebook_file, read_notebook
+from course_lib.classroom.teaching.slide_deck import Slide, deck, shown_html, warnings, without_output
 from course_lib.classroom.teaching.templates import TEMPLATES, read
+from course_lib.classroom.whole_file import write_whole
 from course_lib.command_line import Parser
 
 WIDTH, HEIGHT = 1280, 720
@@ -53,13 +54,16 @@ def slides(argv: Sequence[str]) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing: list the slides, and warn")
     options = parser.parse_args(argv)
     path = notebook_file(options.notebook)
+    notebook = read_notebook(path)
     if options.check:
-        notebook = read_notebook(path)
         made = deck(notebook, path.parent)
         found = list(warnings(notebook, made))
         print(*listing(made), *(f"warning: {line}" for line in found), sep="\n")
         return int(bool(found))
     out = options.out or Path(f"{path.stem}.slides.html")
+    out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, page(path))
+    if empty := list(without_output(notebook)):
+        print(f"warning: {path} was not run: {len(empty)} of its cells have no output to show: {', '.join(empty)}")
     print(f"{out}: open it in a browser; S shows the speaker's notes, ? the other keys")
     return 0

@@ -13,10 +13,11 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from course_lib.classroom.teaching.notebook_files import CHECKOUT, write_whole
+from course_lib.classroom.teaching.notebook_files import CHECKOUT
 from course_lib.classroom.teaching.offline_check import check
 from course_lib.classroom.teaching.wheel_collection import collect
 from course_lib.classroom.teaching.wheel_targets import SYSTEMS, Target, here, is_here, system_here
+from course_lib.classroom.whole_file import write_whole
 from course_lib.command_line import Parser, UsageError
 
 ARCHIVE, INSTRUCTIONS = "course.zip", "INSTALL.txt"
@@ -89,7 +90,7 @@ def wheelhouse(argv: Sequence[str]) -> int:
 def parse(argv: Sequence[str]) -> Namespace:
     """The options, with a list of `targets`: every system with every Python that was asked for."""
     parser = Parser(prog="python -m course_lib class wheelhouse", description=wheelhouse.__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, metavar="DIR", help="where it goes; about 0.5 GB for each machine")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="where it goes; up to 0.5 GB for each machine")
     parser.add_argument("--for", action="append", choices=SYSTEMS, dest="systems",
                         help="may be given more than once: linux (x86_64, glibc 2.28 or newer), windows (64 bit), "
                              "macos (14 or newer, Apple silicon); default: this machine")

@@ -257,7 +257,7 @@ def clean_environment(home: str) -> None:
 
 
 def set_limits(limits: Limits, memory: int) -> None:
-    """Memory in bytes, processor time, sizes of files, handles, threads; no core files."""
+    """Memory in bytes, processor time, sizes of files, handles; threads only where it runs as root; no core files."""
     seconds, disk = int(limits.seconds) + 1, limits.disk_mb << 20
     for what, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_FSIZE, disk), (resource.RLIMIT_CORE, 0),
                        (resource.RLIMIT_AS, memory), (resource.RLIMIT_NOFILE, MOST_HANDLES)):

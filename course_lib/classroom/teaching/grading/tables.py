@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.classroom.checks import find
 from course_lib.classroom.teaching.grading.judge import FIELDS, MISSING, Verdict
+from course_lib.classroom.whole_file import write_whole
 
 FORMULA = "=+-@\t\r"  # at the beginning of a cell, a spreadsheet takes the rest for a formula
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -94,11 +93,4 @@ def answer_row(student: str, verdict: Verdict) -> list[object]:
 
 def write_file(path: Path, text: str) -> None:
     """Replace a file in one step, so that an interruption leaves the old one or the new one."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".grade-")
-    try:
-        with open(handle, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            file.write(text)
-        os.chmod(temporary, 0o600)
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    write_whole(path, text.encode(errors="backslashreplace"), private=True)
