@@ -159,6 +159,7 @@ def test_a_quiz_has_five_questions_and_a_reason_for_every_option(chapter):
     texts = [text for question in asked for option in question.options for text in (option.text, option.why)]
     texts += [question.text for question in asked]
     assert all(len(text.split()) <= 60 for text in texts)
+    assert [text for text in texts if set(text) & set("\n\r\t")] == [], "a page shows them as spaces"
     assert [text for text in texts for word in prose.FLAGGED if re.search(word, text)] == []
     for question in asked:
         assert len({option.text for option in question.options}) == len(question.options)
