@@ -197,6 +197,17 @@ def test_every_page_opens_on_a_phone(reader, pages):
     assert wrong == {}
 
 
+CUT = """() => [...document.querySelectorAll('.cell_input pre')].filter(pre => pre.scrollWidth > pre.clientWidth + 1)
+    .map(pre => pre.innerText.slice(0, 40))"""
+
+
+@pytest.mark.parametrize("width", [1280, 1440])
+def test_code_can_be_read_without_scrolling_on_a_laptop(reader, width):
+    reader.page.set_viewport_size({"width": width, "height": 800})
+    cut = {name: reader.open(name).evaluate(CUT) for name in NOTEBOOKS}
+    assert {name: cells for name, cells in cut.items() if cells} == {}
+
+
 def test_the_search_finds_speculative_decoding(reader):
     page = reader.open("search.html?q=speculative")
     found = page.locator("#search-results ul.search a[href^='12_speculative_decoding']")
