@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: str | bytes, *, private: bool = False, new: bool = False) -> None:
-    """Write a file, text as UTF-8, so that nobody ever reads a part of it.
+    """Write a file, text as UTF-8, so that nobody ever reads a part of it (with `new`, for a moment an empty file).
 
     A file that was there keeps its rights; any other gets those of a new file.
 
